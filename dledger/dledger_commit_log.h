@@ -1,0 +1,146 @@
+/* The one public door of the replicated log: append entries, learn when they are committed, see who leads.
+ *
+ * Follows org.apache.rocketmq.store.dledger.DLedgerCommitLog. The unit of replication is DLedger's append_entry_request. This module is the only
+ * place where ledger positions become physical offsets (position + 48). One Raft group; loop thread only.
+ */
+#ifndef LEDGERMQ_DLEDGER_DLEDGER_COMMIT_LOG_H
+#define LEDGERMQ_DLEDGER_DLEDGER_COMMIT_LOG_H
+
+#include "proto/ledger_entry.h"
+#include "store/message_store.h"
+
+typedef struct uv_loop_s uv_loop_t;
+
+#define DLEDGER_MEMBERS_MAX 9
+
+enum dledger_role { DLEDGER_UNKNOWN, DLEDGER_FOLLOWER, DLEDGER_CANDIDATE, DLEDGER_LEADER };
+const char *dledger_role_name(enum dledger_role role); /* "LEADER", ... */
+
+enum durability_class { DURABILITY_A, DURABILITY_B };
+
+struct dledger_options {
+    const char *cluster;
+    const char *group;   /* dLegerGroup */
+    const char *self_id; /* dLegerSelfId, "n0" */
+    const char *peers;   /* dLegerPeers, "n0-127.0.0.1:20911;n1-..."; NULL = group of one without a peer port */
+    const char *dir;     /* storePathRootDir: dledger-<selfId>/ is made in it */
+    uint64_t segment_size; /* mappedFileSizeCommitLog */
+    uint64_t index_file_size; /* DLedger index files, multiple of 32; default 167772160 */
+    enum durability_class durability;
+    uint32_t election_timeout_ms;
+    uint32_t heartbeat_ms;
+    uint32_t max_wait_ms; /* for the quorum, 2500 */
+    bool force_start; /* start although a member that may know more is missing */
+};
+
+/* Kept by the caller from append until done. */
+struct append_entry_request {
+    /* Called once, from the loop, never inside append. code: 0 committed and applied (a pull now finds it); ERROR_LEADERSHIP_LOST,
+     * ERROR_QUORUM_TIMEOUT (outcome unknown), ERROR_IO, ERROR_STOPPED. The memory is the caller's again inside it. */
+    void (*done)(struct append_entry_request *request);
+    uint64_t index; /* DLedger index */
+    uint64_t term;
+    int64_t position; /* of the entry; its body is at + 48 */
+    int code;
+
+    struct append_entry_request *next; /* private */
+    uint64_t deadline_us;              /* private */
+};
+
+struct dledger_callbacks {
+    void *context;
+    /* A committed metadata record, in log order, on every node. replay: the tables already hold it (they came from a newer snapshot); only what
+     * belongs to the message store (queues of deleted topics) is to be done again. */
+    void (*apply_metadata)(void *context, uint64_t index, struct slice record, bool replay);
+    /* A committed message, after its unit is in its queue. trailer: Consumed message behind the record, size 0 when absent. replay as above. */
+    void (*apply_message)(void *context, uint64_t index, const struct message_dispatch *dispatch, struct slice trailer, bool replay);
+    /* End of a turn in which something was applied: wake parked pulls. */
+    void (*applied)(void *context);
+    /* Metadata snapshot (protobuf MetadataSnapshot): append it to out / take it. restore: ERROR_MALFORMED. */
+    int (*snapshot)(void *context, uint64_t index, struct buffer *out);
+    int (*restore)(void *context, struct slice snapshot);
+    /* Role, leader or term changed. For a leader: called when it accepts sends (its barrier is applied). */
+    void (*role_changed)(void *context);
+    /* A follower forwards a client's frame to us, the leader. Answer with dledger_commit_log_forward_answer, now or later, exactly once. frame is
+     * mutable and valid during the call. */
+    void (*forwarded)(void *context, uint64_t forward_id, struct slice client_address, uint8_t *frame, size_t frame_size);
+    /* The answer to our dledger_commit_log_forward. code 0: frame is the leader's whole answer. Else ERROR_CONNECTION (outcome unknown) or
+     * ERROR_TIMEOUT. */
+    void (*forward_answered)(void *context, uint64_t request_id, int code, struct slice frame);
+    /* The log of this node is broken for good (failed write or sync). The process should say so and go on only as a mute member. */
+    void (*failed)(void *context, const struct error *error);
+};
+
+struct dledger_member {
+    uint64_t raft_id;
+    char id[16];       /* "n0" */
+    char address[128]; /* host:port of the peer port */
+    bool self;
+    bool connected;
+    uint64_t match_index; /* leader only: DLedger index known to be on that member, UINT64_MAX = none/unknown */
+    char broker_address[128]; /* host:port of its listener, from the hello; empty while unknown */
+};
+
+struct dledger_state {
+    enum dledger_role role;
+    bool accepting;       /* leader whose barrier is applied and whose disk takes appends */
+    uint64_t term;
+    int leader; /* index into members, -1 = none known */
+    int64_t last_index;   /* DLedger indexes, -1 = none */
+    int64_t commit_index;
+    int64_t applied_index;
+    int64_t committed_position;
+    int64_t begin_position;
+    enum durability_class durability;
+    int64_t up_since_ms;
+    uint64_t fdatasync_count;
+    uint64_t turn_us_max; /* longest loop turn seen */
+    bool failed;
+    bool disk_full;
+    int member_count;
+    struct dledger_member members[DLEDGER_MEMBERS_MAX];
+};
+
+struct dledger_commit_log; /* dledger_commit_log.c */
+
+/* Recovers the ledger, restores metadata, dispatches what lags. broker_address: told to the peers. log_view is filled for message_store_open,
+ * which the caller must have called between _new and _start:
+ *     log = dledger_commit_log_new(..., &view, error); message_store_open(store, ..., &view); dledger_commit_log_start(log, store, error); */
+struct dledger_commit_log *dledger_commit_log_new(uv_loop_t *loop, struct env *env, const struct dledger_options *options,
+                                                  const struct dledger_callbacks *callbacks, const char *broker_address,
+                                                  struct log_view *view, struct error *error);
+int dledger_commit_log_start(struct dledger_commit_log *log, struct message_store *store, struct error *error);
+/* Clean stop: hands leadership over, applies all that is committed, syncs, writes the checkpoint; then `closed` is called from the loop. */
+void dledger_commit_log_stop(struct dledger_commit_log *log, void (*closed)(void *argument), void *argument);
+void dledger_commit_log_free(struct dledger_commit_log *log);
+
+/* Room for the body of the next entry; exactly body_size bytes must be written before dledger_commit_log_append(). *physical_offset is where
+ * the body will lie. NULL with *code: ERROR_NOT_LEADER, ERROR_NO_SPACE, ERROR_BUSY (too much in flight), ERROR_TOO_LARGE, ERROR_IO. A reservation may be
+ * dropped by simply not appending. */
+uint8_t *dledger_commit_log_reserve(struct dledger_commit_log *log, size_t body_size, int64_t *physical_offset, int *code);
+/* Takes the reserved body as the next entry. request may be NULL (nobody waits). Submitted at the end of this loop turn at the earliest. */
+void dledger_commit_log_append(struct dledger_commit_log *log, enum ledger_entry_kind kind, struct append_entry_request *request);
+/* reserve + copy + append. 0 or reserve's code. */
+int dledger_commit_log_append_copy(struct dledger_commit_log *log, enum ledger_entry_kind kind, struct slice body,
+                                   struct append_entry_request *request);
+
+/* Leads and accepts appends. Cheap. */
+bool dledger_commit_log_accepting(const struct dledger_commit_log *log);
+/* Why not, as a remark for clients: "no leader", "not the leader, leader is n1", "disk full: ...", ... */
+const char *dledger_commit_log_why_not(const struct dledger_commit_log *log);
+void dledger_commit_log_state(const struct dledger_commit_log *log, struct dledger_state *state);
+
+/* Sends a client's frame to the leader; the answer comes through forward_answered with request_id. 0, ERROR_NO_LEADER, ERROR_NOT_LEADER (we
+ * lead: do it yourself), ERROR_BUSY. */
+int dledger_commit_log_forward(struct dledger_commit_log *log, uint64_t request_id, struct slice client_address, struct slice frame,
+                               uint32_t timeout_ms);
+void dledger_commit_log_forward_answer(struct dledger_commit_log *log, uint64_t forward_id, struct slice frame);
+
+/* Pins the segment that holds [physical_offset, +size) and gives its bytes; NULL when not committed or not retained. */
+const uint8_t *dledger_commit_log_pin(struct dledger_commit_log *log, int64_t physical_offset, size_t size, struct mapped_file **pinned);
+void dledger_commit_log_unpin(struct dledger_commit_log *log, struct mapped_file *pinned);
+
+/* Hands leadership to the most advanced follower (or to the member named). 0, ERROR_NOT_LEADER, ERROR_NOT_FOUND. */
+int dledger_commit_log_transfer(struct dledger_commit_log *log, const char *to_id);
+
+#endif

@@ -1,0 +1,46 @@
+/* One queue of a topic: 20-byte units {physical offset 8, record size 4, tags code 8}, unit n at byte 20 n.
+ *
+ * Follows org.apache.rocketmq.store.ConsumeQueue (spec: store.md 3.1), except where Java drops or shifts silently: an append must be at
+ * the queue's maximum (asserted by the caller, message_store_dispatch).
+ */
+#ifndef LEDGERMQ_STORE_CONSUME_QUEUE_H
+#define LEDGERMQ_STORE_CONSUME_QUEUE_H
+
+#include "store/mapped_file_queue.h"
+
+#define CONSUME_QUEUE_UNIT_SIZE 20u
+#define CONSUME_QUEUE_FILE_SIZE 6000000u
+
+struct consume_queue_unit {
+    int64_t physical_offset;
+    int32_t size;
+    int64_t tags_code;
+};
+
+struct consume_queue {
+    struct mapped_file_queue files;
+    char *topic;
+    int32_t queue_id;
+    int64_t min_offset; /* first unit whose record is still retained */
+    int64_t max_offset; /* next unit to be written; only committed entries get here */
+    int64_t max_physical_offset; /* end of the last record: offset + size */
+    bool dirty;         /* units not synced since the last consume_queue_sync */
+
+    /* Leader only: next queue offset to hand out (>= max_offset). Owned by the append path; reset when leadership begins. */
+    int64_t append_offset;
+};
+
+int consume_queue_open(struct consume_queue *queue, struct env *env, const char *dir, const char *topic, int32_t queue_id,
+                       uint64_t file_size, struct error *error);
+void consume_queue_close(struct consume_queue *queue);
+/* Writes unit number max_offset. The first append of an empty queue may be at any queue offset (pads the file in front). 0, ERROR_NO_SPACE, ERROR_IO. */
+int consume_queue_append(struct consume_queue *queue, int64_t queue_offset, const struct consume_queue_unit *unit);
+/* False when outside [min_offset, max_offset). */
+bool consume_queue_get(const struct consume_queue *queue, int64_t queue_offset, struct consume_queue_unit *unit);
+/* Drops all units whose record is at or behind physical_offset; remembers the new maximum. */
+int consume_queue_truncate(struct consume_queue *queue, int64_t physical_offset, struct error *error);
+/* Advances min_offset over units before physical_offset and removes files that only hold such units. */
+int consume_queue_correct_min(struct consume_queue *queue, int64_t physical_offset, struct error *error);
+int consume_queue_sync(struct consume_queue *queue);
+
+#endif

@@ -1,0 +1,65 @@
+/* A row of equal-sized files in one directory, named by their 20-digit start position, each mapped into memory.
+ *
+ * Follows org.apache.rocketmq.store.MappedFileQueue. Two ways of use: the ledger's data files are written with env_writev() and read
+ * through a read-only mapping; consume queues and DLedger index files are written through a writable mapping.
+ * A file of the wrong size makes open fail and nothing is deleted.
+ */
+#ifndef LEDGERMQ_STORE_MAPPED_FILE_QUEUE_H
+#define LEDGERMQ_STORE_MAPPED_FILE_QUEUE_H
+
+#include "proto/error.h"
+#include "store/env.h"
+
+struct mapped_file {
+    uint64_t start;        /* position of its first byte */
+    struct env_file *file; /* NULL for writable-mapped files: closed once mapped, so that open files stay bounded */
+    uint8_t *map;          /* file_size bytes */
+    uint32_t pins;         /* readers that must not lose the mapping (answers not yet written) */
+    bool dropped;          /* deleted while pinned: unmapped by the last unpin */
+};
+
+struct mapped_file_queue {
+    struct env *env;
+    char *dir;
+    uint64_t file_size;
+    bool writable_map;
+    struct mapped_file **files; /* by start, contiguous */
+    size_t count;
+    size_t capacity;
+};
+
+/* Makes dir if missing and maps what is there. ERROR_DAMAGED: a file of another size, a gap between files, a name that is no number
+ * (other names are ignored). ERROR_IO with the errno's text. Nothing to close after a failure. */
+int mapped_file_queue_open(struct mapped_file_queue *queue, struct env *env, const char *dir, uint64_t file_size, bool writable_map,
+                           struct error *error);
+void mapped_file_queue_close(struct mapped_file_queue *queue);
+
+static inline uint64_t mapped_file_queue_begin(const struct mapped_file_queue *queue)
+{
+    return queue->count == 0 ? 0 : queue->files[0]->start;
+}
+/* End of the last file. */
+static inline uint64_t mapped_file_queue_end(const struct mapped_file_queue *queue)
+{
+    return queue->count == 0 ? 0 : queue->files[queue->count - 1]->start + queue->file_size;
+}
+/* The file that holds position, NULL when there is none. O(1). */
+struct mapped_file *mapped_file_queue_find(const struct mapped_file_queue *queue, uint64_t position);
+/* size bytes at position when they lie in one file; else NULL. */
+uint8_t *mapped_file_queue_at(const struct mapped_file_queue *queue, uint64_t position, size_t size);
+/* Creates (full length, sparse, directory synced) and maps the file that holds position; it must be the next one, or the first of an empty queue. */
+int mapped_file_queue_add(struct mapped_file_queue *queue, uint64_t position, struct mapped_file **file, struct error *error);
+/* Removes all files that begin at or behind position (the file that holds position stays). Directory synced. */
+int mapped_file_queue_cut(struct mapped_file_queue *queue, uint64_t position, struct error *error);
+/* Removes whole files that end at or before position, never the last one. */
+int mapped_file_queue_trim(struct mapped_file_queue *queue, uint64_t position, struct error *error);
+/* Removes all files and the directory. */
+int mapped_file_queue_destroy(struct mapped_file_queue *queue, struct error *error);
+
+void mapped_file_pin(struct mapped_file *file);
+void mapped_file_unpin(struct mapped_file_queue *queue, struct mapped_file *file);
+
+/* "00000000001073741824" */
+void mapped_file_name(uint64_t start, char out[21]);
+
+#endif

@@ -1,0 +1,124 @@
+/* What a broker stores besides the log: consume queues, the key index, and how both are read.
+ *
+ * Follows org.apache.rocketmq.store.DefaultMessageStore; the log itself belongs to dledger and is read through a log_view. Only committed
+ * entries get here, so nothing that this module answers is ever ahead of the commit position. Loop thread only, except where noted.
+ */
+#ifndef LEDGERMQ_STORE_MESSAGE_STORE_H
+#define LEDGERMQ_STORE_MESSAGE_STORE_H
+
+#include "proto/message.h"
+#include "store/consume_queue.h"
+#include "store/log_view.h"
+
+#define GET_MESSAGE_BATCH_MAX 64
+
+struct index_service; /* store/index_service.h */
+
+struct message_store_config {
+    const char *root; /* storePathRootDir: consumequeue/ and index/ are made in it */
+    uint64_t consume_queue_file_size;  /* bytes, rounded up to a multiple of 20; default 6000000 */
+    uint32_t index_slots;              /* default 5000000 */
+    uint32_t index_entries;            /* default 20000000 */
+    bool index_enable;                 /* messageIndexEnable */
+    const int64_t *delay_level_ms;     /* [1..delay_levels], for the tags code of SCHEDULE_TOPIC_XXXX; borrowed */
+    int delay_levels;
+    uint32_t transfer_bytes_max;  /* maxTransferBytesOnMessageInMemory 262144 */
+    uint32_t transfer_count_max;  /* maxTransferCountOnMessageInMemory 32 */
+};
+
+struct message_store {
+    struct env *env;
+    struct message_store_config config;
+    struct log_view log;
+    struct index_service *index;
+    void *queues; /* hash by (topic, queue id); private */
+    int64_t dispatched_offset; /* all committed entries before this position have been dispatched */
+};
+
+/* Opens what is on disk. The caller then says where valid data ends: message_store_recover(). */
+int message_store_open(struct message_store *store, struct env *env, const struct message_store_config *config,
+                       const struct log_view *log, struct error *error);
+/* Cuts queues and index back to `position` (everything at or behind it will be dispatched again). Sets min offsets from the log. */
+int message_store_recover(struct message_store *store, int64_t position, struct error *error);
+void message_store_close(struct message_store *store);
+
+/* ---- reput: called by dledger for each committed entry of kind message, in log order ---- */
+
+/* Adds the unit and the index entries of one record (record.size >= total size; a trailer may follow). Fills dispatch (slices into record).
+ * The unit's queue offset must equal the queue's maximum: a difference is ERROR_DAMAGED (the caller stops the node); never skips or shifts.
+ * PREPARED and ROLLBACK records get no unit. ERROR_NO_SPACE: nothing was added, call again later. */
+int message_store_dispatch(struct message_store *store, struct slice record, struct message_dispatch *dispatch);
+/* Makes queues and index durable up to what was dispatched. Blocks: call it on the pool with the loop's dispatching paused, or at a clean stop. */
+int message_store_sync(struct message_store *store);
+/* Removes all queues of a topic and their files (deletion of a topic, where reput meets its record). */
+int message_store_delete_topic(struct message_store *store, struct slice topic);
+/* Log files before physical offset are gone: advances queue minimums, drops files. */
+int message_store_trim(struct message_store *store, int64_t physical_offset);
+
+/* ---- queues ---- */
+
+/* NULL when it does not exist and create is false, or when it cannot be made (error filled). Pointers stay valid until the topic is deleted. */
+struct consume_queue *message_store_queue(struct message_store *store, struct slice topic, int32_t queue_id, bool create,
+                                          struct error *error);
+/* Leadership begins: sets every queue's append_offset to its max_offset. */
+void message_store_reset_append_offsets(struct message_store *store);
+void message_store_each_queue(struct message_store *store, void (*each)(void *argument, struct consume_queue *queue), void *argument);
+
+/* ---- reading (spec: store.md 5.1) ---- */
+
+enum get_message_status {
+    GET_MESSAGE_FOUND,
+    GET_MESSAGE_NO_MATCHED_MESSAGE,
+    GET_MESSAGE_WAS_REMOVING,
+    GET_MESSAGE_OFFSET_FOUND_NULL,
+    GET_MESSAGE_OFFSET_OVERFLOW_BADLY,
+    GET_MESSAGE_OFFSET_OVERFLOW_ONE,
+    GET_MESSAGE_OFFSET_TOO_SMALL,
+    GET_MESSAGE_NO_MATCHED_LOGIC_QUEUE,
+    GET_MESSAGE_NO_MESSAGE_IN_QUEUE,
+};
+/* RocketMQ's name: "FOUND", "OFFSET_OVERFLOW_ONE", ... */
+const char *get_message_status_name(enum get_message_status status);
+
+/* True = deliver. `unit` filter sees the tags code; record filter (may be NULL) the record's bytes. */
+struct message_filter {
+    void *context;
+    bool (*match_tags)(void *context, int64_t tags_code);
+    bool (*match_record)(void *context, struct slice record);
+};
+
+struct get_message_result {
+    enum get_message_status status;
+    int64_t next_begin_offset;
+    int64_t min_offset;
+    int64_t max_offset;
+    uint32_t count;
+    uint64_t total_size;
+    int64_t last_physical_offset; /* last unit looked at, for fall-behind figures */
+    struct {
+        int64_t physical_offset;
+        uint32_t size;
+    } items[GET_MESSAGE_BATCH_MAX];
+};
+
+/* Finds which records to send; does not read them (but for match_record). filter may be NULL. Never creates a queue. */
+void message_store_get_message(struct message_store *store, struct slice topic, int32_t queue_id, int64_t offset, int32_t max_count,
+                               const struct message_filter *filter, struct get_message_result *result);
+
+int64_t message_store_min_offset(struct message_store *store, struct slice topic, int32_t queue_id); /* 0 when unknown */
+int64_t message_store_max_offset(struct message_store *store, struct slice topic, int32_t queue_id); /* 0 when unknown */
+/* Store time of the record at a queue offset, -1 when there is none. */
+int64_t message_store_store_time(struct message_store *store, struct slice topic, int32_t queue_id, int64_t offset);
+/* SEARCH_OFFSET_BY_TIMESTAMP by 4.9's rule (nearest neighbour, ties left; beyond the last: max - 1). */
+int64_t message_store_offset_by_time(struct message_store *store, struct slice topic, int32_t queue_id, int64_t timestamp_ms);
+/* Store time of the oldest retained message, -1 when the log is empty. */
+int64_t message_store_earliest_time(struct message_store *store);
+/* Size of the message record at a physical offset (0 when there is no record that starts there or it is not committed). Reads the header only. */
+uint32_t message_store_record_size(struct message_store *store, int64_t physical_offset);
+
+/* QUERY_MESSAGE: ascending physical offsets of at most max_count records whose UNIQ_KEY or KEYS really hold `key`, between the two store times.
+ * Returns how many. last_update_*: of the newest index file. */
+uint32_t message_store_query(struct message_store *store, struct slice topic, struct slice key, uint32_t max_count, int64_t begin_ms,
+                             int64_t end_ms, int64_t *physical_offsets, int64_t *last_update_timestamp, int64_t *last_update_offset);
+
+#endif
