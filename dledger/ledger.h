@@ -1,0 +1,119 @@
+/* Entries over segments: append, read, cut, recover. One copy of every entry, written with pwritev into reserved room, read through
+ * read-only mappings. Knows nothing of Raft but index and term.
+ *
+ * Follows io.openmessaging.storage.dledger.store.file.DLedgerMmapFileStore. On disk, under dledger-<selfId>/:
+ *     data/<20 digits>    segments; entries never straddle, a filler ends a file (spec: store.md 8.2)
+ *     index/<20 digits>   32-byte units {magic 4, position 8, size 4, index 8, term 8} at index x 32; rebuilt from data, never synced
+ *
+ * A *run* is a row of sealed entries that stand densely one behind the other in memory (no filler between them, whatever their positions): the
+ * form in which they are gathered, sent and received. Indexes here are DLedger indexes (Raft index - 1).
+ */
+#ifndef LEDGERMQ_DLEDGER_LEDGER_H
+#define LEDGERMQ_DLEDGER_LEDGER_H
+
+#include "proto/ledger_entry.h"
+#include "store/checkpoint.h"
+#include "store/mapped_file_queue.h"
+
+#define LEDGER_RESERVE_AHEAD (64u << 20) /* room reserved (and zeroed in class B) ahead of the end */
+#define LEDGER_RESERVE_STEP (16u << 20)  /* one job of the pool */
+
+struct ledger_term {
+    uint64_t term;
+    uint64_t first_index; /* first retained index of that term */
+};
+
+struct ledger {
+    struct env *env;
+    char *dir; /* .../dledger-n0 */
+    struct mapped_file_queue data;
+    struct mapped_file_queue index;
+    bool zero_ahead; /* class B: reserved room is written with zeros */
+
+    int64_t begin_index; /* first retained; last_index + 1 when empty */
+    int64_t last_index;  /* -1 when empty */
+    uint64_t last_term;
+    uint32_t last_chain; /* chainCrc of the last entry, 0 when empty */
+    uint64_t end_position; /* behind the last entry */
+    uint64_t reserved_end; /* appends up to here cannot run out of room */
+    bool reserving;        /* a reservation job is out */
+
+    struct ledger_term *terms; /* one per retained term, ascending */
+    size_t term_count, term_capacity;
+
+    bool failed; /* a write failed in reserved room: final */
+    struct error failure;
+};
+
+/* How an opening ended, for the log and for tests. */
+struct ledger_recovery {
+    uint64_t entries_checked;
+    uint64_t bytes_cut;   /* torn tail that was cut */
+    bool cut;
+    int64_t claim_index;  /* newest commit claim found (checkpoint or channel bits) */
+};
+
+/* Opens and recovers: verifies all entries behind the checkpoint's committed index, finds the newest commit claim, decides torn tail or damage by
+ * design 14 (checkpoint may be empty: a new directory, or one that lost it: then everything is verified). same_boot: the machine has not
+ * rebooted since the last run. ERROR_DAMAGED names file, offset and remedy and changes nothing on disk. Nothing to close after a failure. */
+int ledger_open(struct ledger *ledger, struct env *env, const char *dir, uint64_t segment_size, uint64_t index_file_size, bool zero_ahead,
+                const struct checkpoint *checkpoint, bool same_boot, struct ledger_recovery *recovery, struct error *error);
+void ledger_close(struct ledger *ledger);
+
+/* Where an entry of `size` bytes (header included) goes if the one before it ends at end_position: there, or at the next file's start. */
+uint64_t ledger_place(const struct ledger *ledger, uint64_t end_position, uint32_t size);
+
+/* Checks a run before it is believed: headers, sizes, indexes (first_index, +1 each), terms (not decreasing, not above term_max, not below
+ * previous_term), positions (as ledger_place from previous_end), body CRCs, chain from previous_chain. count entries, exactly size bytes.
+ * ERROR_MALFORMED/ERROR_DAMAGED with the reason. */
+int ledger_check_run(const struct ledger *ledger, const uint8_t *run, size_t size, uint32_t count, uint64_t first_index, uint64_t previous_term,
+                     uint64_t previous_end, uint32_t previous_chain, uint64_t term_max, struct error *error);
+/* Appends a run whose first index is last_index + 1: one pwritev per segment it touches, fillers and index units included. Grows reserved room
+ * itself if the run passes reserved_end (followers). ERROR_NO_SPACE: nothing changed, may be tried again. ERROR_IO: final (failed is set). */
+int ledger_append(struct ledger *ledger, const uint8_t *run, size_t size, uint32_t count);
+/* Removes all entries from first_removed on. Writes a zero header at the cut and syncs. ERROR_IO: final. */
+int ledger_truncate(struct ledger *ledger, uint64_t first_removed);
+
+/* False when index is not retained. One mapped read of the index unit. */
+bool ledger_locate(const struct ledger *ledger, uint64_t index, uint64_t *position, uint32_t *size, uint64_t *term);
+/* The whole entry through the mapping (valid until the segment is removed), NULL when not retained. */
+const uint8_t *ledger_entry(const struct ledger *ledger, uint64_t index, struct ledger_entry *entry);
+/* Term of an index from the term table, 0 when not retained. */
+uint64_t ledger_term_of(const struct ledger *ledger, uint64_t index);
+/* End position and chain of the entry at index (0 and 0 for "before the first entry": index == UINT64_MAX). False when not retained. */
+bool ledger_end_of(const struct ledger *ledger, uint64_t index, uint64_t *end_position, uint32_t *chain);
+/* Longest run of entries from first_index that lie densely in one segment: at most max_count entries and max_bytes bytes, but at least one.
+ * Returns the count (0 = not retained); *run points into the mapping. */
+uint32_t ledger_run(const struct ledger *ledger, uint64_t first_index, uint32_t max_count, size_t max_bytes, const uint8_t **run, size_t *size);
+
+/* ---- reserving room ahead (pool) ---- */
+struct ledger_reservation {
+    struct env *env;
+    struct env_file *file;
+    uint64_t offset; /* in the file */
+    uint64_t size;
+    uint64_t end_position;
+    bool zero;
+    int result; /* 0 or -errno, set by _run */
+};
+/* True: there is a job (room ahead is below LEDGER_RESERVE_AHEAD and none is out); it may have created and mapped the next segment. */
+bool ledger_reservation_next(struct ledger *ledger, struct ledger_reservation *job);
+void ledger_reservation_run(struct ledger_reservation *job);                            /* any thread */
+void ledger_reservation_done(struct ledger *ledger, const struct ledger_reservation *job); /* loop; on failure reserved_end stays */
+
+/* ---- making it durable (flush thread) ---- */
+struct ledger_sync {
+    struct env *env;
+    struct env_file *files[4]; /* segments with unsynced bytes */
+    int count;
+    int64_t index; /* everything up to here is durable when it succeeds */
+    int result;    /* 0 or -errno */
+};
+/* False: nothing to sync. */
+bool ledger_sync_next(struct ledger *ledger, struct ledger_sync *sync);
+void ledger_sync_run(struct ledger_sync *sync); /* any thread */
+
+/* Removes whole segments before position (retention); begin_index and terms follow. */
+int ledger_trim(struct ledger *ledger, uint64_t position, struct error *error);
+
+#endif

@@ -1,0 +1,25 @@
+/* Term and vote: two slots with sequence and CRC, synced before any message that depends on them leaves (Raft 5.2; spec: raft-step.md 2).
+ * Room for both slots exists from creation on, so that a vote can be stored on a full disk.
+ */
+#ifndef LEDGERMQ_DLEDGER_VOTE_FILE_H
+#define LEDGERMQ_DLEDGER_VOTE_FILE_H
+
+#include "proto/error.h"
+#include "store/env.h"
+
+struct vote_file {
+    struct env *env;
+    struct env_file *file;
+    uint64_t sequence;
+    uint64_t term;
+    uint64_t voted_for; /* Raft id, 0 = none */
+    bool existed;       /* a good slot was found at open */
+};
+
+/* ERROR_DAMAGED: the file has content but no slot is good (it may have voted: a person or a peer must decide). */
+int vote_file_open(struct vote_file *file, struct env *env, const char *path, struct error *error);
+/* Durable on return. ERROR_IO is final for the node. */
+int vote_file_save(struct vote_file *file, uint64_t term, uint64_t voted_for, struct error *error);
+void vote_file_close(struct vote_file *file);
+
+#endif
