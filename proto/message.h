@@ -63,9 +63,9 @@ struct message_record {
     struct slice properties;
 };
 
-/* Bytes of the encoded record. Does not check limits. */
+/* Bytes of the encoded record (without a properties tail). Does not check limits. */
 size_t message_record_size(const struct message_record *record);
-/* Writes message_record_size() bytes. The caller has checked: topic <= 127, properties <= 32767. Returns the size. Sets total_size, magic,
+/* Writes message_record_size() + properties_tail.size bytes. The caller has checked: topic <= 127, properties <= 32767. Returns the size. Sets total_size, magic,
  * body_crc and the host bits of sys_flag in record. `properties` may come in two parts that are written one behind the other. */
 size_t message_record_encode(struct message_record *record, struct slice properties_tail, uint8_t *out);
 /* Reads one record that starts at bytes.data and may be followed by others. Every length is checked against bytes.
