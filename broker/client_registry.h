@@ -1,0 +1,114 @@
+/* Who is connected: producers and consumers by group, their connections, and what each consumer group subscribes to.
+ *
+ * Follows org.apache.rocketmq.broker.client.ProducerManager, ConsumerManager and ClientHousekeepingService 4.9.8. Every node keeps its own registry;
+ * nothing of it is replicated. Loop thread only.
+ */
+#ifndef LEDGERMQ_BROKER_CLIENT_REGISTRY_H
+#define LEDGERMQ_BROKER_CLIENT_REGISTRY_H
+
+#include <uthash.h>
+
+#include "proto/buffer.h"
+#include "proto/error.h"
+#include "proto/heartbeat_data.h"
+#include "proto/subscription_data.h"
+
+struct broker;
+struct request;
+
+#define CLIENT_REGISTRY_GROUPS_MAX 65536u         /* producer and consumer groups, each */
+#define CLIENT_REGISTRY_CHANNELS_MAX 65536u       /* (group, connection) pairs in all */
+#define CLIENT_REGISTRY_SUBSCRIPTIONS_MAX 1024u   /* topics of one group */
+#define CLIENT_REGISTRY_EXPIRE_MS 120000
+#define CLIENT_REGISTRY_SCAN_MS 10000
+
+/* One client of one group on one connection. */
+struct client_channel {
+    uint64_t connection_id;
+    char *client_id;
+    char address[64]; /* ip:port of the client */
+    uint8_t language; /* LanguageCode ordinal */
+    int32_t version;
+    int64_t last_update_ms;
+
+    struct client_group *group; /* private from here: list of the group, list of the connection */
+    struct client_channel *group_next, *group_previous;
+    struct client_channel *connection_next, *connection_previous;
+};
+
+/* What a consumer group subscribes to in one topic. All memory is its own. */
+struct client_subscription {
+    char *topic;
+    char *sub_string;      /* "*" or "TagA || TagB" or SQL */
+    char *expression_type; /* "TAG", "SQL92" */
+    bool all;              /* TAG and "*" or empty: everything */
+    bool class_filter_mode;
+    int64_t sub_version;
+    char **tags; /* set of the expression, empty for all */
+    int32_t *codes; /* Java hashes of tags, ascending */
+    uint32_t tag_count;
+    UT_hash_handle hh;
+};
+
+struct client_group {
+    char *name;
+    bool consumer;
+    struct client_channel *channels; /* walk with group_next */
+    uint32_t channel_count;
+
+    /* consumer groups only */
+    int consume_type; /* enum heartbeat_consume_type and so on: ordinals of remoting.md 5.5 */
+    int message_model;
+    int consume_from_where;
+    struct client_subscription *subscriptions; /* uthash by topic */
+    uint32_t subscription_count;
+    bool notify; /* 40 is due */
+    struct client_group *notify_next;
+    UT_hash_handle hh;
+};
+
+struct client_registry {
+    struct client_group *consumers; /* uthash by name */
+    struct client_group *producers;
+    struct client_connection *connections; /* private: uthash by connection id */
+    uint32_t consumer_group_count;
+    uint32_t producer_group_count;
+    uint32_t channel_count;
+    struct client_group *notify_first; /* private */
+    struct client_registry_timers *timers;
+};
+
+int client_registry_open(struct broker *broker, struct error *error);
+/* Starts the expiry scan. */
+int client_registry_start(struct broker *broker, struct error *error);
+void client_registry_close(struct broker *broker);
+
+/* Hook of the listener: this connection is gone. Its clients leave their groups at once and the groups are told (40). */
+void client_registry_connection_closed(struct broker *broker, uint64_t connection_id);
+
+/* NULL when nobody of that group is connected. Valid until control returns to the loop. */
+struct client_group *client_registry_consumer_group(struct client_registry *registry, struct slice group);
+struct client_group *client_registry_producer_group(struct client_registry *registry, struct slice group);
+struct client_subscription *client_registry_subscription(struct client_group *group, struct slice topic);
+/* First channel of that client in a group; NULL when it is not connected. */
+struct client_channel *client_registry_channel(struct client_group *group, struct slice client_id);
+
+/* True = deliver: TAG rule of the pull filter (no tags code, everything, or the code is in the set). */
+bool client_subscription_match(const struct client_subscription *subscription, int64_t tags_code);
+/* Reads an expression as FilterAPI#build does. NULL when memory is short. */
+struct client_subscription *client_subscription_new(struct slice topic, struct slice sub_string, struct slice expression_type, int64_t sub_version);
+void client_subscription_free(struct client_subscription *subscription);
+
+/* ---- for client_manage_processor.c ---- */
+
+/* Takes one heart-beat of this connection. ERROR_BUSY at a limit. */
+int client_registry_heart_beat(struct broker *broker, const struct request *request, const struct heartbeat_data *data);
+/* Groups may be empty slices. */
+void client_registry_unregister(struct broker *broker, uint64_t connection_id, struct slice client_id, struct slice producer_group,
+                                struct slice consumer_group);
+/* Removes channels silent for CLIENT_REGISTRY_EXPIRE_MS; the timer calls it. */
+void client_registry_expire(struct broker *broker, int64_t now_ms);
+/* Sends the 40s that are due; the timer calls it at the end of the turn. */
+void client_registry_notify_due(struct broker *broker);
+
+#endif

@@ -1,0 +1,59 @@
+/* The consumer groups of this group of nodes: settings by name, made on first use, changed only by metadata records.
+ *
+ * Follows org.apache.rocketmq.broker.subscription.SubscriptionGroupManager 4.9.8. Loop thread only.
+ */
+#ifndef LEDGERMQ_BROKER_SUBSCRIPTION_GROUP_H
+#define LEDGERMQ_BROKER_SUBSCRIPTION_GROUP_H
+
+#include <uthash.h>
+
+#include "proto/buffer.h"
+#include "proto/error.h"
+#include "proto/subscription_group.h"
+
+struct broker;
+
+#define SUBSCRIPTION_GROUP_TABLE_MAX 65536u
+#define SUBSCRIPTION_GROUP_NAME_MAX 255u
+
+struct subscription_group_entry {
+    struct subscription_group_config config;
+    bool built_in;
+    bool overridden; /* built in, but a record has changed it */
+
+    /* private */
+    char *name;
+    UT_hash_handle hh;
+};
+
+struct subscription_group_table {
+    struct subscription_group_entry *entries; /* uthash by name */
+    uint32_t count;
+    int64_t version_timestamp_ms;
+    int64_t version_counter;
+    uint64_t changes; /* counts every change in this process, for exports */
+
+    /* private */
+    struct subscription_group_creation *creations;
+    uint32_t creation_count;
+    struct subscription_group_entry passing; /* what _need gives for a group whose record is on its way */
+    char passing_name[SUBSCRIPTION_GROUP_NAME_MAX + 1];
+};
+
+int subscription_group_table_open(struct broker *broker, struct error *error);
+void subscription_group_table_close(struct broker *broker);
+
+/* NULL when unknown. Valid until control returns to the loop. */
+struct subscription_group_config *subscription_group_find(struct subscription_group_table *table, struct slice name);
+/* The group's settings as SubscriptionGroupManager#findSubscriptionGroupConfig gives them: an unknown group is made with default settings when
+ * autoCreateSubscriptionGroup is on (or it is a CID_RMQ_SYS_ group) and its name is legal; the leader puts the record on its way and the defaults count
+ * at once, so nobody has to wait. A follower only gives the defaults: the consumer's heart-beat reaches the leader as well. NULL: answer 26. */
+const struct subscription_group_config *subscription_group_need(struct broker *broker, struct slice name);
+
+/* ---- for metadata.c ---- */
+
+int subscription_group_put(struct subscription_group_table *table, const struct subscription_group_config *config);
+/* Built-in groups go back to their defaults instead. False when unknown. */
+bool subscription_group_remove(struct subscription_group_table *table, struct slice name);
+
+#endif
