@@ -6,8 +6,7 @@
 #ifndef LEDGERMQ_BROKER_CLIENT_REGISTRY_H
 #define LEDGERMQ_BROKER_CLIENT_REGISTRY_H
 
-#include <uthash.h>
-
+#include "broker/hash_table.h"
 #include "proto/buffer.h"
 #include "proto/error.h"
 #include "proto/heartbeat_data.h"

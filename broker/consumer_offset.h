@@ -6,8 +6,7 @@
 #ifndef LEDGERMQ_BROKER_CONSUMER_OFFSET_H
 #define LEDGERMQ_BROKER_CONSUMER_OFFSET_H
 
-#include <uthash.h>
-
+#include "broker/hash_table.h"
 #include "proto/buffer.h"
 #include "proto/error.h"
 

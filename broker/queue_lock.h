@@ -7,8 +7,7 @@
 #ifndef LEDGERMQ_BROKER_QUEUE_LOCK_H
 #define LEDGERMQ_BROKER_QUEUE_LOCK_H
 
-#include <uthash.h>
-
+#include "broker/hash_table.h"
 #include "proto/buffer.h"
 #include "proto/error.h"
 

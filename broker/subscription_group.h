@@ -5,8 +5,7 @@
 #ifndef LEDGERMQ_BROKER_SUBSCRIPTION_GROUP_H
 #define LEDGERMQ_BROKER_SUBSCRIPTION_GROUP_H
 
-#include <uthash.h>
-
+#include "broker/hash_table.h"
 #include "proto/buffer.h"
 #include "proto/error.h"
 #include "proto/subscription_group.h"

@@ -6,8 +6,7 @@
 #ifndef LEDGERMQ_BROKER_TOPIC_CONFIG_H
 #define LEDGERMQ_BROKER_TOPIC_CONFIG_H
 
-#include <uthash.h>
-
+#include "broker/hash_table.h"
 #include "proto/buffer.h"
 #include "proto/error.h"
 #include "proto/topic_config.h"
