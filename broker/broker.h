@@ -21,7 +21,7 @@ struct broker {
     int64_t boot_ms;
 
     /* each belongs to the file of its name */
-    struct listener *listener;
+    struct remoting_server *server; /* listener.h */
     struct processor_table *processors;
     struct topic_config_table *topics;
     struct subscription_group_table *groups;

@@ -1,0 +1,59 @@
+/* Counters of the traffic, and the runtime table of request 28.
+ *
+ * Follows org.apache.rocketmq.store.StoreStatsService, broker.stats.BrokerStats and AdminBrokerProcessor#prepareRuntimeInfo (spec: remoting.md 4.7).
+ * Loop thread only; counting is an addition, never a call into the clock.
+ *
+ * Keys of ours in the runtime table, read by `mqadmin leader`:
+ *     raftRole             LEADER, FOLLOWER, CANDIDATE, UNKNOWN
+ *     raftAccepting        true for a leader that takes appends
+ *     raftTerm             number
+ *     raftLeader           id of the leader ("n0"), empty while none is known
+ *     raftSelf             id of this node
+ *     raftGroup            dLegerGroup
+ *     raftLastIndex, raftCommitIndex, raftAppliedIndex   DLedger indexes, -1 = none
+ *     raftCommittedPosition, raftBeginPosition           bytes
+ *     raftDurability       A or B
+ *     raftUpSince          ms
+ *     raftFdatasyncCount   calls since the start
+ *     raftTurnMaxMicros    longest loop turn
+ *     raftFailed, raftDiskFull   true/false
+ *     raftMember_<id>      address,role,matchIndex,lag,connected,brokerAddress  (role: LEADER, FOLLOWER, UNKNOWN as this node sees it; matchIndex and
+ *                          lag -1 where this node cannot know: only a leader does, and everyone of itself)
+ *     connectionCount, heldPulls, parkedRequests, pendingSends, limit_<name>   fill and how often a bound was hit
+ */
+#ifndef LEDGERMQ_BROKER_BROKER_STATS_H
+#define LEDGERMQ_BROKER_BROKER_STATS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct broker;
+struct broker_stats;
+
+enum broker_limit_counter {
+    LIMIT_HIT_PENDING_SENDS,
+    LIMIT_HIT_LOG_BUSY,      /* dledger refused: too much in flight */
+    LIMIT_HIT_HELD_PULLS,
+    LIMIT_HIT_COLD_READS,
+    LIMIT_HIT_PARKED,
+    LIMIT_HIT_FORWARDED,
+    LIMIT_HIT_COUNT
+};
+
+struct broker_stats_sink {
+    void *context;
+    void (*put)(void *context, const char *key, const char *value);
+};
+
+struct broker_stats *broker_stats_new(struct broker *broker); /* NULL: no memory */
+/* A send was answered with success (messages of it, stored bytes, microseconds from its frame to its answer). */
+void broker_stats_put(struct broker_stats *stats, uint32_t messages, uint64_t bytes, uint64_t microseconds);
+void broker_stats_put_failed(struct broker_stats *stats);
+/* A pull was looked up: found or not, how many messages, microseconds. */
+void broker_stats_get(struct broker_stats *stats, bool found, uint32_t messages, uint64_t bytes, uint64_t microseconds);
+void broker_stats_limit_hit(struct broker_stats *stats, enum broker_limit_counter which);
+void broker_stats_runtime_table(struct broker *broker, const struct broker_stats_sink *sink);
+void broker_stats_close(struct broker_stats *stats); /* timer is closed by the loop later; free after the loop ran */
+void broker_stats_free(struct broker_stats *stats);
+
+#endif

@@ -1,0 +1,51 @@
+/* Every bound of the broker, with its arithmetic. The defaults fit a container of 256 MiB.
+ *
+ * A bound that is hit is counted (struct broker_stats, key `limit_<name>` of the runtime table) and the answer names cause and limit.
+ */
+#ifndef LEDGERMQ_BROKER_LIMITS_H
+#define LEDGERMQ_BROKER_LIMITS_H
+
+#include "proto/remoting_command.h"
+
+/* ---- connections ---- */
+#define LIMIT_CONNECTIONS 10000u /* accepted at a time per server; x some 400 bytes idle = 4 MiB */
+#define LIMIT_ACCEPTS_PER_TURN 64u /* a storm of connects may not stall the others */
+#define LIMIT_IDLE_MS 120000u    /* serverChannelMaxIdleTimeSeconds */
+#define LIMIT_STALLED_WRITE_MS 30000u
+/* Unsent bytes of one client: a client is cut when an answer is to be queued behind this much, so at most this plus one answer (16 MiB). */
+#define LIMIT_UNSENT_BYTES (16u * 1024 * 1024)
+#define LIMIT_UNSENT_TOTAL_BYTES (64u * 1024 * 1024) /* of owned bytes over all clients: then the one that is asked to take more is cut */
+#define LIMIT_READ_BYTES (256u * 1024) /* shared by all connections: one read; window 64 x (1 KiB + 0.3 KiB header) = 83 KiB fits */
+#define LIMIT_INPUT_KEEP_BYTES (16u * 1024) /* input buffer a connection keeps between frames */
+#define LIMIT_OUTPUT_KEEP_BYTES (64u * 1024) /* output buffer a connection keeps between turns */
+/* Partial frames of all connections together; 4 clients may send 16 MiB frames at the same time. */
+#define LIMIT_INPUT_TOTAL_BYTES (64u * 1024 * 1024)
+
+/* ---- sends ---- */
+/* Sends that wait for the quorum: x some 160 bytes = 10 MiB. Java refuses at 10,000 (maxPendingRequestsNum), too few for window 1024 x 64
+ * clients. Their bytes are bounded by dledger. */
+#define LIMIT_PENDING_SENDS 65536u
+#define LIMIT_BATCH_MEMBERS 32768u /* of one 320 request: 4 MiB / 24 bytes of an empty member is far above what clients make */
+
+/* ---- pulls ---- */
+#define LIMIT_HELD_PULLS 100000u /* x some 300 bytes = 30 MiB at the worst; 10,000 connections with 10 queues each */
+#define LIMIT_HELD_BYTES (32u * 1024 * 1024) /* their topics, groups and expressions */
+#define LIMIT_HOLD_MS 60000u     /* longest hold, whatever the client asks */
+#define LIMIT_COLD_READS 16u     /* jobs at the pool at a time; x 256 KiB = 4 MiB, but one large record each at the worst: 64 MiB */
+#define LIMIT_COLD_WAITING 1024u /* jobs that wait for a place; x 1.2 KiB */
+#define LIMIT_HOT_BYTES (64u * 1024 * 1024) /* this much behind the commit position is read through the mapping */
+#define LIMIT_COPY_RECORD_BYTES 1024u /* shorter records are copied into the answer: an iovec costs more than the copy */
+
+/* ---- forwarding ---- */
+#define LIMIT_PARKED_REQUESTS 1024u
+#define LIMIT_PARKED_BYTES (16u * 1024 * 1024)
+#define LIMIT_PARKED_MS 1000u
+#define LIMIT_FORWARDED_REQUESTS 4096u /* out at the leader, and taken from followers */
+#define LIMIT_FORWARD_MS 1000u
+
+/* ---- delayed messages ---- */
+#define LIMIT_DELAY_LEVELS 64u
+#define LIMIT_DELAY_IN_FLIGHT 1024u /* delivered entries that have not committed yet, all levels */
+#define LIMIT_DELAY_READ_BYTES (1024u * 1024) /* records read ahead by one delivery turn */
+
+#endif
