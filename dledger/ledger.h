@@ -11,12 +11,16 @@
 #ifndef LEDGERMQ_DLEDGER_LEDGER_H
 #define LEDGERMQ_DLEDGER_LEDGER_H
 
+#include <pthread.h>
+
 #include "proto/ledger_entry.h"
 #include "store/checkpoint.h"
 #include "store/mapped_file_queue.h"
 
-#define LEDGER_RESERVE_AHEAD (64u << 20) /* room reserved (and zeroed in class B) ahead of the end */
+#define LEDGER_RESERVE_AHEAD (64u << 20) /* room reserved (and zeroed in class B) ahead of the end; at most one segment */
 #define LEDGER_RESERVE_STEP (16u << 20)  /* one job of the pool */
+#define LEDGER_RESERVE_FIRST (4u << 20)  /* reserved while opening, so that a new node starts at once */
+#define LEDGER_SYNC_FILES 4
 
 struct ledger_term {
     uint64_t term;
@@ -41,8 +45,26 @@ struct ledger {
     struct ledger_term *terms; /* one per retained term, ascending */
     size_t term_count, term_capacity;
 
-    bool failed; /* a write failed in reserved room: final */
-    struct error failure;
+    bool failed; /* a write or sync failed in reserved room: final */
+    struct error failure; /* names the file and the errno */
+    int reserve_result;   /* how the last reservation ended: 0 or -errno, for the remark of a refused send */
+
+    /* ---- private: making durable ---- */
+    int64_t synced_index;     /* durable up to here ... */
+    uint64_t synced_position; /* ... which ends here */
+    bool sync_out;            /* a ledger_sync has not come back */
+    struct mapped_file *sync_files[LEDGER_SYNC_FILES]; /* pinned for it: they may be removed meanwhile */
+    int sync_count;
+    int64_t sync_cap_index; /* a cut while the sync is out lowers what it proves */
+    uint64_t sync_cap_position;
+    /* ---- private: reserving ---- */
+    struct mapped_file *reserve_file; /* pinned for the job that is out, NULL for one of the index */
+    uint64_t reserve_retry_us;        /* not before: a full disk is not asked every turn */
+    pthread_mutex_t reserve_lock;     /* held by the pool's job while it writes a piece of zeros, by the loop while it calls the job off */
+    bool reserve_cancelled;           /* under reserve_lock */
+    /* ---- private: index files ---- */
+    uint64_t index_reserved_end;  /* bytes of the index files that have disk blocks */
+    int64_t index_verified_from;  /* units from here on were checked or written in this run; older ones are checked against the entry when read */
 };
 
 /* How an opening ended, for the log and for tests. */
@@ -50,14 +72,18 @@ struct ledger_recovery {
     uint64_t entries_checked;
     uint64_t bytes_cut;   /* torn tail that was cut */
     bool cut;
-    int64_t claim_index;  /* newest commit claim found (checkpoint or channel bits) */
+    int64_t claim_index;  /* newest commit claim found (checkpoint, or channel bits, also of entries behind a cut). Above last_index after a
+                           * reboot: entries that were committed are gone from here; treat the node as one that forgot (design 14) */
+    uint64_t index_units_rewritten;
 };
 
 /* Opens and recovers: verifies all entries behind the checkpoint's committed index, finds the newest commit claim, decides torn tail or damage by
  * design 14 (checkpoint may be empty: a new directory, or one that lost it: then everything is verified). same_boot: the machine has not
- * rebooted since the last run. ERROR_DAMAGED names file, offset and remedy and changes nothing on disk. Nothing to close after a failure. */
+ * rebooted since the last run; a checkpoint with the new boot id must not be saved before this has returned. In class B everything found is
+ * durable on return. ERROR_DAMAGED names file, offset and remedy and changes nothing on disk. Nothing to close after a failure. */
 int ledger_open(struct ledger *ledger, struct env *env, const char *dir, uint64_t segment_size, uint64_t index_file_size, bool zero_ahead,
                 const struct checkpoint *checkpoint, bool same_boot, struct ledger_recovery *recovery, struct error *error);
+/* No job and no sync may be out. */
 void ledger_close(struct ledger *ledger);
 
 /* Where an entry of `size` bytes (header included) goes if the one before it ends at end_position: there, or at the next file's start. */
@@ -86,17 +112,24 @@ bool ledger_end_of(const struct ledger *ledger, uint64_t index, uint64_t *end_po
  * Returns the count (0 = not retained); *run points into the mapping. */
 uint32_t ledger_run(const struct ledger *ledger, uint64_t first_index, uint32_t max_count, size_t max_bytes, const uint8_t **run, size_t *size);
 
+/* Fills what a checkpoint says about the log: committed_*, terms (the newest CHECKPOINT_TERMS_MAX up to committed_index), begin_*. committed_index
+ * must be retained, or -1. Leaves the other fields alone. */
+void ledger_fill_checkpoint(const struct ledger *ledger, int64_t committed_index, struct checkpoint *checkpoint);
+
 /* ---- reserving room ahead (pool) ---- */
 struct ledger_reservation {
     struct env *env;
+    struct ledger *ledger; /* only its reserve_lock and reserve_cancelled */
     struct env_file *file;
     uint64_t offset; /* in the file */
     uint64_t size;
     uint64_t end_position;
     bool zero;
+    bool index; /* room for index units, not for entries */
     int result; /* 0 or -errno, set by _run */
 };
-/* True: there is a job (room ahead is below LEDGER_RESERVE_AHEAD and none is out); it may have created and mapped the next segment. */
+/* True: there is a job (room ahead is below LEDGER_RESERVE_AHEAD and none is out); it may have created and mapped the next segment. After a failure
+ * for want of room it says false for a while. */
 bool ledger_reservation_next(struct ledger *ledger, struct ledger_reservation *job);
 void ledger_reservation_run(struct ledger_reservation *job);                            /* any thread */
 void ledger_reservation_done(struct ledger *ledger, const struct ledger_reservation *job); /* loop; on failure reserved_end stays */
@@ -104,14 +137,18 @@ void ledger_reservation_done(struct ledger *ledger, const struct ledger_reservat
 /* ---- making it durable (flush thread) ---- */
 struct ledger_sync {
     struct env *env;
-    struct env_file *files[4]; /* segments with unsynced bytes */
+    struct env_file *files[LEDGER_SYNC_FILES]; /* segments with unsynced bytes */
     int count;
-    int64_t index; /* everything up to here is durable when it succeeds */
-    int result;    /* 0 or -errno */
+    int64_t index;    /* everything up to here is durable when it succeeds */
+    uint64_t position; /* which ends here */
+    int result;       /* 0 or -errno */
+    int failed_at;    /* the file it failed on */
 };
-/* False: nothing to sync. */
+/* False: nothing to sync, or one is out. Its files stay open, even when a cut removes them, until ledger_sync_done(). */
 bool ledger_sync_next(struct ledger *ledger, struct ledger_sync *sync);
 void ledger_sync_run(struct ledger_sync *sync); /* any thread */
+/* Loop, once for each sync_next. A failure is final: sets failed. Returns the index up to which the log is durable (cuts made meanwhile heeded). */
+int64_t ledger_sync_done(struct ledger *ledger, const struct ledger_sync *sync);
 
 /* Removes whole segments before position (retention); begin_index and terms follow. */
 int ledger_trim(struct ledger *ledger, uint64_t position, struct error *error);
