@@ -26,9 +26,10 @@ struct mapped_file_queue {
     struct mapped_file **files; /* by start, contiguous */
     size_t count;
     size_t capacity;
+    bool dir_dirty; /* writable maps: a file was added or removed and the directory is not synced yet */
 };
 
-/* Makes dir if missing and maps what is there. ERROR_DAMAGED: a file of another size, a gap between files, a name that is no number
+/* Makes dir if missing (with writable maps: at the first add, so that an empty queue costs nothing) and maps what is there. ERROR_DAMAGED: a file of another size, a gap between files, a name that is no number
  * (other names are ignored). ERROR_IO with the errno's text. Nothing to close after a failure. */
 int mapped_file_queue_open(struct mapped_file_queue *queue, struct env *env, const char *dir, uint64_t file_size, bool writable_map,
                            struct error *error);
@@ -47,7 +48,9 @@ static inline uint64_t mapped_file_queue_end(const struct mapped_file_queue *que
 struct mapped_file *mapped_file_queue_find(const struct mapped_file_queue *queue, uint64_t position);
 /* size bytes at position when they lie in one file; else NULL. */
 uint8_t *mapped_file_queue_at(const struct mapped_file_queue *queue, uint64_t position, size_t size);
-/* Creates (full length, sparse, directory synced) and maps the file that holds position; it must be the next one, or the first of an empty queue. */
+/* Writable maps: makes the names of added and removed files durable, if there are any. Safe on a pool thread while nobody adds or removes. */
+int mapped_file_queue_sync_dir(struct mapped_file_queue *queue);
+/* Creates (full length, sparse, directory synced: with writable maps that is left to mapped_file_queue_sync_dir) and maps the file that holds position; it must be the next one, or the first of an empty queue. */
 int mapped_file_queue_add(struct mapped_file_queue *queue, uint64_t position, struct mapped_file **file, struct error *error);
 /* Removes all files that begin at or behind position (the file that holds position stays). Directory synced. */
 int mapped_file_queue_cut(struct mapped_file_queue *queue, uint64_t position, struct error *error);

@@ -1,0 +1,383 @@
+/* The real files, clocks and chance behind struct env: plain POSIX calls, each restarted when a signal cuts it short. */
+#include "store/env.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+/* More than any caller gathers at once is copied in rounds of this many parts. */
+#define WRITE_PARTS_MAX 64
+
+struct env_file {
+    int fd;
+};
+
+static int real_open(struct env *env, const char *path, unsigned flags, struct env_file **out)
+{
+    (void)env;
+    int mode = (flags & ENV_WRITE) != 0 ? O_RDWR : O_RDONLY;
+    if ((flags & ENV_CREATE) != 0)
+        mode |= O_CREAT;
+    if ((flags & ENV_EXCLUSIVE) != 0)
+        mode |= O_EXCL;
+    struct env_file *file = malloc(sizeof *file);
+    if (file == NULL)
+        return -ENOMEM;
+    do {
+        file->fd = open(path, mode | O_CLOEXEC, 0644);
+    } while (file->fd < 0 && errno == EINTR);
+    if (file->fd < 0)
+        goto fail;
+    if ((flags & ENV_LOCK) != 0 && flock(file->fd, LOCK_EX | LOCK_NB) != 0)
+        goto fail;
+    *out = file;
+    return 0;
+
+fail:;
+    int rv = -errno;
+    if (file->fd >= 0)
+        close(file->fd);
+    free(file);
+    return rv;
+}
+
+static void real_close(struct env *env, struct env_file *file)
+{
+    (void)env;
+    if (file == NULL)
+        return;
+    close(file->fd);
+    free(file);
+}
+
+/* Writes parts[0..count) whole; the parts are used up. */
+static int write_parts(int fd, struct iovec *parts, int count, uint64_t *offset)
+{
+    int at = 0;
+    while (at < count) {
+        if (parts[at].iov_len == 0) {
+            at++;
+            continue;
+        }
+        ssize_t n = pwritev(fd, parts + at, count - at, (off_t)*offset);
+        if (n < 0) {
+            if (errno == EINTR)
+                continue;
+            return -errno;
+        }
+        /* The kernel writes what fits before it reports a full disk: the next round gets the reason, zero bytes is none. */
+        if (n == 0)
+            return -EIO;
+        *offset += (uint64_t)n;
+        size_t left = (size_t)n;
+        while (left > 0) {
+            size_t step = left < parts[at].iov_len ? left : parts[at].iov_len;
+            parts[at].iov_base = (uint8_t *)parts[at].iov_base + step;
+            parts[at].iov_len -= step;
+            left -= step;
+            if (parts[at].iov_len == 0)
+                at++;
+        }
+    }
+    return 0;
+}
+
+static int real_write(struct env *env, struct env_file *file, const struct iovec *iov, int count, uint64_t offset)
+{
+    (void)env;
+    if (offset > INT64_MAX)
+        return -EINVAL;
+    struct iovec parts[WRITE_PARTS_MAX];
+    for (int done = 0; done < count;) {
+        int round = count - done < WRITE_PARTS_MAX ? count - done : WRITE_PARTS_MAX;
+        memcpy(parts, iov + done, (size_t)round * sizeof parts[0]);
+        int rv = write_parts(file->fd, parts, round, &offset);
+        if (rv != 0)
+            return rv;
+        done += round;
+    }
+    return 0;
+}
+
+static ssize_t real_read(struct env *env, struct env_file *file, void *out, size_t size, uint64_t offset)
+{
+    (void)env;
+    if (offset > INT64_MAX || size > SSIZE_MAX)
+        return -EINVAL;
+    size_t done = 0;
+    while (done < size) {
+        ssize_t n = pread(file->fd, (uint8_t *)out + done, size - done, (off_t)(offset + done));
+        if (n < 0) {
+            if (errno == EINTR)
+                continue;
+            return -errno;
+        }
+        if (n == 0)
+            break;
+        done += (size_t)n;
+    }
+    return (ssize_t)done;
+}
+
+static int real_sync(struct env *env, struct env_file *file)
+{
+    (void)env;
+    /* Not restarted on any error: after a failed fdatasync the kernel forgets the pages, a second success would be a lie. */
+    return fdatasync(file->fd) == 0 ? 0 : -errno;
+}
+
+static int real_size(struct env *env, struct env_file *file, uint64_t *size)
+{
+    (void)env;
+    struct stat st;
+    if (fstat(file->fd, &st) != 0)
+        return -errno;
+    *size = (uint64_t)st.st_size;
+    return 0;
+}
+
+static int real_truncate(struct env *env, struct env_file *file, uint64_t size)
+{
+    (void)env;
+    if (size > INT64_MAX)
+        return -EINVAL;
+    int rv;
+    do {
+        rv = ftruncate(file->fd, (off_t)size);
+    } while (rv != 0 && errno == EINTR);
+    return rv == 0 ? 0 : -errno;
+}
+
+static int real_allocate(struct env *env, struct env_file *file, uint64_t offset, uint64_t size)
+{
+    (void)env;
+    if (offset > INT64_MAX || size > INT64_MAX - offset)
+        return -EINVAL;
+    if (size == 0)
+        return 0;
+    int rv;
+    /* glibc falls back to touching each block where the file system cannot reserve. */
+    do {
+        rv = posix_fallocate(file->fd, (off_t)offset, (off_t)size);
+    } while (rv == EINTR);
+    return -rv;
+}
+
+static void *real_map(struct env *env, struct env_file *file, size_t size, bool writable, int *error_number)
+{
+    (void)env;
+    void *address = mmap(NULL, size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, file->fd, 0);
+    if (address == MAP_FAILED) {
+        if (error_number != NULL)
+            *error_number = errno;
+        return NULL;
+    }
+    return address;
+}
+
+static void real_unmap(struct env *env, void *address, size_t size)
+{
+    (void)env;
+    munmap(address, size);
+}
+
+static int real_sync_map(struct env *env, void *address, size_t size)
+{
+    (void)env;
+    static uintptr_t page;
+    if (page == 0)
+        page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t begin = (uintptr_t)address & ~(page - 1);
+    return msync((void *)begin, (uintptr_t)address + size - begin, MS_SYNC) == 0 ? 0 : -errno;
+}
+
+static int real_rename(struct env *env, const char *from, const char *to)
+{
+    (void)env;
+    return rename(from, to) == 0 ? 0 : -errno;
+}
+
+static int real_unlink(struct env *env, const char *path)
+{
+    (void)env;
+    return unlink(path) == 0 ? 0 : -errno;
+}
+
+static int make_one_dir(const char *path)
+{
+    if (mkdir(path, 0755) == 0)
+        return 0;
+    if (errno != EEXIST)
+        return -errno;
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return -errno;
+    return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
+}
+
+static int real_make_dir(struct env *env, const char *path)
+{
+    (void)env;
+    char part[PATH_MAX];
+    size_t size = strlen(path);
+    if (size == 0 || size >= sizeof part)
+        return size == 0 ? -ENOENT : -ENAMETOOLONG;
+    /* Mostly only the last name is missing. */
+    int rv = make_one_dir(path);
+    if (rv != -ENOENT)
+        return rv;
+    memcpy(part, path, size + 1);
+    for (size_t i = 1; i < size; i++) {
+        if (part[i] != '/')
+            continue;
+        part[i] = '\0';
+        rv = make_one_dir(part);
+        if (rv != 0)
+            return rv;
+        part[i] = '/';
+    }
+    return make_one_dir(path);
+}
+
+static int real_remove_dir(struct env *env, const char *path)
+{
+    (void)env;
+    return rmdir(path) == 0 ? 0 : -errno;
+}
+
+static int real_sync_dir(struct env *env, const char *path)
+{
+    (void)env;
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    int rv = fsync(fd) == 0 ? 0 : -errno;
+    close(fd);
+    return rv;
+}
+
+static int real_list(struct env *env, const char *path, int (*each)(void *argument, const char *name, bool is_dir), void *argument)
+{
+    (void)env;
+    DIR *dir = opendir(path);
+    if (dir == NULL)
+        return -errno;
+    int rv = 0;
+    while (rv == 0) {
+        errno = 0;
+        struct dirent *entry = readdir(dir);
+        if (entry == NULL) {
+            rv = -errno;
+            break;
+        }
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        bool is_dir = entry->d_type == DT_DIR;
+        if (entry->d_type == DT_UNKNOWN || entry->d_type == DT_LNK) {
+            struct stat st;
+            is_dir = fstatat(dirfd(dir), entry->d_name, &st, 0) == 0 && S_ISDIR(st.st_mode);
+        }
+        rv = each(argument, entry->d_name, is_dir);
+    }
+    closedir(dir);
+    return rv;
+}
+
+static int real_space(struct env *env, const char *path, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+    (void)env;
+    struct statvfs st;
+    if (statvfs(path, &st) != 0)
+        return -errno;
+    *free_bytes = (uint64_t)st.f_bavail * st.f_frsize;
+    *total_bytes = (uint64_t)st.f_blocks * st.f_frsize;
+    return 0;
+}
+
+static int64_t real_now_ms(struct env *env)
+{
+    (void)env;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static uint64_t real_monotonic_us(struct env *env)
+{
+    (void)env;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u;
+}
+
+static uint64_t real_random(struct env *env)
+{
+    uint64_t value;
+    if (getrandom(&value, sizeof value, 0) == (ssize_t)sizeof value)
+        return value;
+    /* Only before the kernel's pool is ready, which a broker does not see: still no two processes alike. */
+    uint64_t seed[2] = {real_monotonic_us(env), (uint64_t)getpid()};
+    return XXH3_64bits(seed, sizeof seed);
+}
+
+static uint64_t real_boot_id(struct env *env)
+{
+    (void)env;
+    static uint64_t cached;
+    if (cached != 0)
+        return cached;
+    char text[64];
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0; /* unknown: callers take it for another boot, which is the careful side */
+    ssize_t n = read(fd, text, sizeof text);
+    close(fd);
+    if (n <= 0)
+        return 0;
+    cached = XXH3_64bits(text, (size_t)n);
+    return cached;
+}
+
+void env_real_init(struct env *env)
+{
+    static const struct env_ops ops = {
+        .open = real_open,
+        .close = real_close,
+        .write = real_write,
+        .read = real_read,
+        .sync = real_sync,
+        .size = real_size,
+        .truncate = real_truncate,
+        .allocate = real_allocate,
+        .map = real_map,
+        .unmap = real_unmap,
+        .sync_map = real_sync_map,
+        .rename = real_rename,
+        .unlink = real_unlink,
+        .make_dir = real_make_dir,
+        .remove_dir = real_remove_dir,
+        .sync_dir = real_sync_dir,
+        .list = real_list,
+        .space = real_space,
+        .now_ms = real_now_ms,
+        .monotonic_us = real_monotonic_us,
+        .random = real_random,
+        .boot_id = real_boot_id,
+    };
+    env->ops = &ops;
+    env->context = NULL;
+}

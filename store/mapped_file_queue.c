@@ -1,0 +1,417 @@
+#include "store/mapped_file_queue.h"
+
+#include "store/log_sink.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NAME_DIGITS 20
+/* Files of one queue: 2^20 files of 6 MB are 314 billion messages. */
+#define FILES_MAX (1u << 20)
+
+void mapped_file_name(uint64_t start, char out[21])
+{
+    for (int i = NAME_DIGITS - 1; i >= 0; i--) {
+        out[i] = (char)('0' + start % 10);
+        start /= 10;
+    }
+    out[NAME_DIGITS] = '\0';
+}
+
+static int file_path(const struct mapped_file_queue *queue, uint64_t start, const char *suffix, char path[PATH_MAX])
+{
+    char name[NAME_DIGITS + 1];
+    mapped_file_name(start, name);
+    int n = snprintf(path, PATH_MAX, "%s/%s%s", queue->dir, name, suffix);
+    return n > 0 && n < PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
+static int io_error(struct error *error, int rv, const char *what, const char *path)
+{
+    int code = rv == -ENOSPC || rv == -EDQUOT ? ERROR_NO_SPACE : rv == -ENOMEM ? ERROR_NO_MEMORY : ERROR_IO;
+    return error_set(error, code, "%s %s: %s", what, path, strerror(-rv));
+}
+
+static int grow(struct mapped_file_queue *queue)
+{
+    if (queue->count < queue->capacity)
+        return 0;
+    size_t capacity = queue->capacity == 0 ? 2 : queue->capacity * 2;
+    struct mapped_file **files = realloc(queue->files, capacity * sizeof *files);
+    if (files == NULL)
+        return -ENOMEM;
+    queue->files = files;
+    queue->capacity = capacity;
+    return 0;
+}
+
+static void release(struct mapped_file_queue *queue, struct mapped_file *file)
+{
+    if (file->map != NULL)
+        queue->env->ops->unmap(queue->env, file->map, queue->file_size);
+    if (file->file != NULL)
+        env_close(queue->env, file->file);
+    free(file);
+}
+
+/* Takes `handle` in any case. */
+static int map_file(struct mapped_file_queue *queue, uint64_t start, struct env_file *handle, struct mapped_file **out)
+{
+    int error_number = ENOMEM;
+    struct mapped_file *file = calloc(1, sizeof *file);
+    if (file == NULL)
+        goto fail;
+    file->start = start;
+    file->map = queue->env->ops->map(queue->env, handle, queue->file_size, queue->writable_map, &error_number);
+    if (file->map == NULL)
+        goto fail;
+    if (queue->writable_map)
+        env_close(queue->env, handle);
+    else
+        file->file = handle;
+    *out = file;
+    return 0;
+
+fail:
+    free(file);
+    env_close(queue->env, handle);
+    return -error_number;
+}
+
+static void close_all(struct mapped_file_queue *queue)
+{
+    for (size_t i = 0; i < queue->count; i++)
+        release(queue, queue->files[i]);
+    free(queue->files);
+    free(queue->dir);
+    memset(queue, 0, sizeof *queue);
+}
+
+struct names {
+    uint64_t *starts;
+    size_t count;
+    size_t capacity;
+    bool left_over; /* a file that was being created when the process died */
+    char strange[NAME_MAX + 1]; /* 20 characters that are no number */
+    char unfinished[NAME_DIGITS + 1];
+};
+
+static bool number_of(const char *name, uint64_t *value)
+{
+    uint64_t v = 0;
+    for (int i = 0; i < NAME_DIGITS; i++) {
+        if (name[i] < '0' || name[i] > '9')
+            return false;
+        unsigned digit = (unsigned)(name[i] - '0');
+        if (v > (UINT64_MAX - digit) / 10)
+            return false;
+        v = v * 10 + digit;
+    }
+    *value = v;
+    return true;
+}
+
+static int each_name(void *argument, const char *name, bool is_dir)
+{
+    struct names *names = argument;
+    size_t size = strlen(name);
+    uint64_t start;
+    if (is_dir || size < NAME_DIGITS)
+        return 0;
+    if (size == NAME_DIGITS + 4 && strcmp(name + NAME_DIGITS, ".new") == 0 && number_of(name, &start)) {
+        memcpy(names->unfinished, name, NAME_DIGITS);
+        names->left_over = true;
+        return 0;
+    }
+    if (size != NAME_DIGITS)
+        return 0;
+    if (!number_of(name, &start)) {
+        memcpy(names->strange, name, size + 1);
+        return 0;
+    }
+    if (names->count == names->capacity) {
+        size_t capacity = names->capacity == 0 ? 16 : names->capacity * 2;
+        if (capacity > FILES_MAX)
+            return -EFBIG;
+        uint64_t *starts = realloc(names->starts, capacity * sizeof *starts);
+        if (starts == NULL)
+            return -ENOMEM;
+        names->starts = starts;
+        names->capacity = capacity;
+    }
+    names->starts[names->count++] = start;
+    return 0;
+}
+
+static int by_start(const void *a, const void *b)
+{
+    uint64_t x, y;
+    memcpy(&x, a, sizeof x);
+    memcpy(&y, b, sizeof y);
+    return x < y ? -1 : x > y;
+}
+
+static int open_one(struct mapped_file_queue *queue, uint64_t start, struct error *error)
+{
+    char path[PATH_MAX];
+    struct env_file *handle;
+    uint64_t size;
+    int rv = file_path(queue, start, "", path);
+    if (rv == 0)
+        rv = env_open(queue->env, path, ENV_WRITE, &handle);
+    if (rv != 0)
+        return io_error(error, rv, "open", path);
+    rv = queue->env->ops->size(queue->env, handle, &size);
+    if (rv != 0) {
+        env_close(queue->env, handle);
+        return io_error(error, rv, "size of", path);
+    }
+    if (size != queue->file_size) {
+        env_close(queue->env, handle);
+        return error_set(error, ERROR_DAMAGED, "%s has %llu bytes, expected %llu: was the file size setting changed?", path,
+                         (unsigned long long)size, (unsigned long long)queue->file_size);
+    }
+    struct mapped_file *file;
+    rv = grow(queue);
+    if (rv != 0) {
+        env_close(queue->env, handle);
+        return io_error(error, rv, "map", path);
+    }
+    rv = map_file(queue, start, handle, &file);
+    if (rv != 0)
+        return io_error(error, rv, "map", path);
+    queue->files[queue->count++] = file;
+    return 0;
+}
+
+int mapped_file_queue_open(struct mapped_file_queue *queue, struct env *env, const char *dir, uint64_t file_size, bool writable_map,
+                           struct error *error)
+{
+    assert(file_size > 0 && file_size <= SIZE_MAX / 2);
+    memset(queue, 0, sizeof *queue);
+    queue->env = env;
+    queue->file_size = file_size;
+    queue->writable_map = writable_map;
+    queue->dir = strdup(dir);
+    if (queue->dir == NULL)
+        return error_set(error, ERROR_NO_MEMORY, "open %s: out of memory", dir);
+
+    struct names names = {0};
+    int code = 0;
+    int rv = 0;
+    if (!writable_map)
+        rv = env->ops->make_dir(env, dir);
+    if (rv == 0)
+        rv = env->ops->list(env, dir, each_name, &names);
+    if (rv == -ENOENT && writable_map)
+        rv = 0;
+    if (rv != 0) {
+        code = io_error(error, rv, "list", dir);
+        goto done;
+    }
+    if (names.strange[0] != '\0') {
+        code = error_set(error, ERROR_DAMAGED, "%s/%s: the name is not a position", dir, names.strange);
+        goto done;
+    }
+    if (names.count > 0)
+        qsort(names.starts, names.count, sizeof names.starts[0], by_start);
+    for (size_t i = 0; i < names.count && code == 0; i++) {
+        uint64_t start = names.starts[i];
+        if (start % file_size != 0)
+            code = error_set(error, ERROR_DAMAGED, "%s/%020llu does not begin at a multiple of %llu: was the file size setting changed?", dir,
+                             (unsigned long long)start, (unsigned long long)file_size);
+        else if (i > 0 && start - names.starts[i - 1] != file_size)
+            code = error_set(error, ERROR_DAMAGED, "%s: a file is missing between %020llu and %020llu", dir,
+                             (unsigned long long)names.starts[i - 1], (unsigned long long)start);
+        else
+            code = open_one(queue, start, error);
+    }
+    if (code == 0 && names.left_over) {
+        char path[PATH_MAX];
+        if (snprintf(path, sizeof path, "%s/%s.new", dir, names.unfinished) < (int)sizeof path)
+            env->ops->unlink(env, path);
+    }
+
+done:
+    free(names.starts);
+    if (code != 0)
+        close_all(queue);
+    return code;
+}
+
+void mapped_file_queue_close(struct mapped_file_queue *queue)
+{
+    close_all(queue);
+}
+
+struct mapped_file *mapped_file_queue_find(const struct mapped_file_queue *queue, uint64_t position)
+{
+    if (queue->count == 0 || position < queue->files[0]->start)
+        return NULL;
+    uint64_t i = (position - queue->files[0]->start) / queue->file_size;
+    return i < queue->count ? queue->files[i] : NULL;
+}
+
+uint8_t *mapped_file_queue_at(const struct mapped_file_queue *queue, uint64_t position, size_t size)
+{
+    struct mapped_file *file = mapped_file_queue_find(queue, position);
+    if (file == NULL)
+        return NULL;
+    uint64_t at = position - file->start;
+    return size <= queue->file_size - at ? file->map + at : NULL;
+}
+
+int mapped_file_queue_sync_dir(struct mapped_file_queue *queue)
+{
+    if (!queue->dir_dirty)
+        return 0;
+    int rv = queue->env->ops->sync_dir(queue->env, queue->dir);
+    if (rv != 0)
+        return rv;
+    queue->dir_dirty = false;
+    return 0;
+}
+
+/* Names appeared or went. */
+static int dir_changed(struct mapped_file_queue *queue)
+{
+    if (queue->writable_map) {
+        queue->dir_dirty = true;
+        return 0;
+    }
+    return queue->env->ops->sync_dir(queue->env, queue->dir);
+}
+
+int mapped_file_queue_add(struct mapped_file_queue *queue, uint64_t position, struct mapped_file **out, struct error *error)
+{
+    struct env *env = queue->env;
+    uint64_t start = position - position % queue->file_size;
+    assert(queue->count == 0 || start == mapped_file_queue_end(queue));
+    char path[PATH_MAX], unfinished[PATH_MAX];
+    struct env_file *handle;
+    int rv = file_path(queue, start, "", path);
+    if (rv == 0)
+        rv = file_path(queue, start, ".new", unfinished);
+    if (rv == 0)
+        rv = grow(queue);
+    if (rv == 0 && queue->count == 0 && queue->writable_map)
+        rv = env->ops->make_dir(env, queue->dir);
+    /* The name appears only when the length is right: a crash in between must not leave a file that open refuses. */
+    if (rv == 0)
+        rv = env_open(env, unfinished, ENV_WRITE | ENV_CREATE, &handle);
+    if (rv != 0)
+        return io_error(error, rv, "create", path);
+    rv = env->ops->truncate(env, handle, queue->file_size);
+    if (rv == 0 && !queue->writable_map)
+        rv = env_sync(env, handle);
+    if (rv == 0)
+        rv = env->ops->rename(env, unfinished, path);
+    if (rv != 0) {
+        env_close(env, handle);
+        env->ops->unlink(env, unfinished);
+        return io_error(error, rv, "create", path);
+    }
+    struct mapped_file *file = NULL;
+    rv = map_file(queue, start, handle, &file);
+    if (rv == 0)
+        rv = dir_changed(queue);
+    if (rv != 0) {
+        if (file != NULL)
+            release(queue, file);
+        env->ops->unlink(env, path);
+        return io_error(error, rv, "map", path);
+    }
+    queue->files[queue->count++] = file;
+    if (out != NULL)
+        *out = file;
+    return 0;
+}
+
+/* Unlinks the file; its mapping goes now, or with the last pin. */
+static int drop(struct mapped_file_queue *queue, struct mapped_file *file, struct error *error)
+{
+    char path[PATH_MAX];
+    int rv = file_path(queue, file->start, "", path);
+    if (rv == 0)
+        rv = queue->env->ops->unlink(queue->env, path);
+    if (rv != 0 && rv != -ENOENT)
+        return io_error(error, rv, "remove", path);
+    file->dropped = true;
+    if (file->pins == 0)
+        release(queue, file);
+    return 0;
+}
+
+static int finish_removal(struct mapped_file_queue *queue, bool removed, struct error *error)
+{
+    int rv = removed ? dir_changed(queue) : 0;
+    return rv == 0 ? 0 : io_error(error, rv, "sync", queue->dir);
+}
+
+int mapped_file_queue_cut(struct mapped_file_queue *queue, uint64_t position, struct error *error)
+{
+    bool removed = false;
+    /* From the back, so that what a crash leaves is a row without a gap. */
+    while (queue->count > 0 && queue->files[queue->count - 1]->start >= position) {
+        int rv = drop(queue, queue->files[queue->count - 1], error);
+        if (rv != 0)
+            return rv;
+        queue->count--;
+        removed = true;
+    }
+    return finish_removal(queue, removed, error);
+}
+
+int mapped_file_queue_trim(struct mapped_file_queue *queue, uint64_t position, struct error *error)
+{
+    size_t gone = 0;
+    int rv = 0;
+    while (gone + 1 < queue->count && queue->files[gone]->start + queue->file_size <= position) {
+        rv = drop(queue, queue->files[gone], error);
+        if (rv != 0)
+            break;
+        gone++;
+    }
+    if (gone > 0) {
+        queue->count -= gone;
+        memmove(queue->files, queue->files + gone, queue->count * sizeof queue->files[0]);
+    }
+    int synced = finish_removal(queue, gone > 0, rv == 0 ? error : NULL);
+    return rv != 0 ? rv : synced;
+}
+
+int mapped_file_queue_destroy(struct mapped_file_queue *queue, struct error *error)
+{
+    while (queue->count > 0) {
+        int rv = drop(queue, queue->files[queue->count - 1], error);
+        if (rv != 0)
+            return rv;
+        queue->count--;
+    }
+    int rv = queue->env->ops->remove_dir(queue->env, queue->dir);
+    if (rv == -ENOTEMPTY || rv == -EEXIST) {
+        LOG_WARN("%s holds files that are not ours and stays", queue->dir);
+        rv = 0;
+    }
+    int code = rv == 0 || rv == -ENOENT ? 0 : io_error(error, rv, "remove", queue->dir);
+    if (code == 0)
+        close_all(queue);
+    return code;
+}
+
+void mapped_file_pin(struct mapped_file *file)
+{
+    file->pins++;
+}
+
+void mapped_file_unpin(struct mapped_file_queue *queue, struct mapped_file *file)
+{
+    assert(file->pins > 0);
+    file->pins--;
+    if (file->pins == 0 && file->dropped)
+        release(queue, file);
+}
