@@ -33,8 +33,11 @@ void *arena_alloc(struct arena *arena, size_t size)
     struct arena_chunk *chunk = arena->chunks;
     size_t rounded = (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 
-    if (arena->failed || rounded < size || (arena->limit != 0 && rounded > arena->limit - arena->used)) {
+    if (arena->failed)
+        return NULL;
+    if (rounded < size || (arena->limit != 0 && rounded > arena->limit - arena->used)) {
         arena->failed = true;
+        arena->limit_hit = true;
         return NULL;
     }
     if (chunk == NULL || rounded > chunk->size - chunk->used) {
@@ -56,11 +59,7 @@ void *arena_alloc(struct arena *arena, size_t size)
 
 void *arena_array(struct arena *arena, size_t count, size_t size)
 {
-    if (size != 0 && count > SIZE_MAX / size) {
-        arena->failed = true;
-        return NULL;
-    }
-    return arena_alloc(arena, count * size);
+    return arena_alloc(arena, size != 0 && count > SIZE_MAX / size ? SIZE_MAX : count * size);
 }
 
 struct slice arena_copy(struct arena *arena, struct slice slice)
@@ -72,4 +71,13 @@ struct slice arena_copy(struct arena *arena, struct slice slice)
         return (struct slice){0};
     memcpy(copy, slice.data, slice.size);
     return slice_of(copy, slice.size);
+}
+
+int arena_error(const struct arena *arena, struct error *error)
+{
+    if (!arena->failed)
+        return 0;
+    if (arena->limit_hit)
+        return error_set(error, ERROR_TOO_LARGE, "more than %zu bytes when decoded", arena->limit);
+    return error_set(error, ERROR_NO_MEMORY, "out of memory");
 }

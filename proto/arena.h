@@ -6,6 +6,7 @@
 #define LEDGERMQ_PROTO_ARENA_H
 
 #include "proto/buffer.h"
+#include "proto/error.h"
 
 struct arena_chunk;
 
@@ -14,6 +15,7 @@ struct arena {
     size_t used;                /* bytes handed out, rounded up */
     size_t limit;               /* of `used`; 0 = none */
     bool failed;                /* some allocation was refused */
+    bool limit_hit;             /* and it was for the limit */
 };
 
 void arena_init(struct arena *arena, size_t limit);
@@ -24,5 +26,7 @@ void *arena_alloc(struct arena *arena, size_t size);
 void *arena_array(struct arena *arena, size_t count, size_t size);
 /* A copy with a NUL behind it that its size does not count. data is NULL when it failed, and when `slice` has no data. */
 struct slice arena_copy(struct arena *arena, struct slice slice);
+/* Why an allocation failed: ERROR_TOO_LARGE or ERROR_NO_MEMORY; 0 when none did. */
+int arena_error(const struct arena *arena, struct error *error);
 
 #endif
