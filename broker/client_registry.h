@@ -35,17 +35,10 @@ struct client_channel {
     struct client_channel *connection_next, *connection_previous;
 };
 
-/* What a consumer group subscribes to in one topic. All memory is its own. */
+/* What a consumer group subscribes to in one topic. */
 struct client_subscription {
-    char *topic;
-    char *sub_string;      /* "*" or "TagA || TagB" or SQL */
-    char *expression_type; /* "TAG", "SQL92" */
-    bool all;              /* TAG and "*" or empty: everything */
-    bool class_filter_mode;
-    int64_t sub_version;
-    char **tags; /* set of the expression, empty for all */
-    int32_t *codes; /* Java hashes of tags, ascending */
-    uint32_t tag_count;
+    struct subscription_data data; /* lives in arena; subscription_data_match() is the pull filter */
+    struct arena arena;
     UT_hash_handle hh;
 };
 
@@ -56,9 +49,9 @@ struct client_group {
     uint32_t channel_count;
 
     /* consumer groups only */
-    int consume_type; /* enum heartbeat_consume_type and so on: ordinals of remoting.md 5.5 */
-    int message_model;
-    int consume_from_where;
+    enum consume_type consume_type;
+    enum message_model message_model;
+    enum consume_from_where consume_from_where;
     struct client_subscription *subscriptions; /* uthash by topic */
     uint32_t subscription_count;
     bool notify; /* 40 is due */
@@ -69,12 +62,14 @@ struct client_group {
 struct client_registry {
     struct client_group *consumers; /* uthash by name */
     struct client_group *producers;
-    struct client_connection *connections; /* private: uthash by connection id */
+    struct client_registry_connection *connections; /* private: uthash by connection id */
     uint32_t consumer_group_count;
     uint32_t producer_group_count;
     uint32_t channel_count;
     struct client_group *notify_first; /* private */
     struct client_registry_timers *timers;
+    /* Seam for unit tests: sends one NOTIFY_CONSUMER_IDS_CHANGED (40). */
+    void (*notify)(struct broker *broker, uint64_t connection_id, const char *group);
 };
 
 int client_registry_open(struct broker *broker, struct error *error);
@@ -91,12 +86,6 @@ struct client_group *client_registry_producer_group(struct client_registry *regi
 struct client_subscription *client_registry_subscription(struct client_group *group, struct slice topic);
 /* First channel of that client in a group; NULL when it is not connected. */
 struct client_channel *client_registry_channel(struct client_group *group, struct slice client_id);
-
-/* True = deliver: TAG rule of the pull filter (no tags code, everything, or the code is in the set). */
-bool client_subscription_match(const struct client_subscription *subscription, int64_t tags_code);
-/* Reads an expression as FilterAPI#build does. NULL when memory is short. */
-struct client_subscription *client_subscription_new(struct slice topic, struct slice sub_string, struct slice expression_type, int64_t sub_version);
-void client_subscription_free(struct client_subscription *subscription);
 
 /* ---- for client_manage_processor.c ---- */
 

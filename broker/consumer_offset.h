@@ -16,6 +16,8 @@ struct broker;
 #define CONSUMER_OFFSET_QUEUES_MAX 65536u   /* queue ids of one pair are below this */
 #define CONSUMER_OFFSET_PENDING_MAX 65536u  /* gathered commits; a commit beyond is submitted at once */
 #define CONSUMER_OFFSET_GATHER_MS 200u
+/* Request of a follower to the leader, only ever over the peer link: body is a MetadataRecord with offsets. Not RocketMQ's. */
+#define CONSUMER_OFFSET_DELTA 30015
 
 struct consumer_offset_queue {
     int32_t queue_id;
@@ -40,8 +42,10 @@ struct consumer_offset_table {
     /* private */
     struct consumer_offset_pending *pending;
     uint32_t pending_count;
-    uint32_t in_flight; /* records on their way */
-    struct consumer_offset_timer *timer;
+    struct consumer_offset_batch *open; /* waiters of what is pending */
+    struct consumer_offset_batch *newest; /* last record on its way, NULL = none */
+    uint32_t in_flight;                 /* records on their way */
+    struct consumer_offset_timer *timer; /* NULL without a loop: tests flush by hand */
     uint64_t dropped; /* gathered commits that could not be kept: counted, the client sends them again */
 };
 
@@ -58,10 +62,12 @@ struct consumer_offset_entry *consumer_offset_find_entry(struct consumer_offset_
 void consumer_offset_commit(struct broker *broker, struct slice group, struct slice topic, int32_t queue_id, int64_t offset);
 
 typedef void (*consumer_offset_done)(struct broker *broker, void *context, int code);
-/* A commit that somebody waits for, on the leader: a record of this turn. 0: `done` will be called, never inside this call. Else the error. */
+/* A commit that somebody waits for, on the leader: goes into the log at the end of this turn. 0: `done` will be called, never inside this call.
+ * ERROR_EXISTS: just this value is stored, answer now. ERROR_INVALID: queue id or offset out of range, or a name too long. Else ERROR_NOT_LEADER, ... */
 int consumer_offset_commit_wait(struct broker *broker, struct slice group, struct slice topic, int32_t queue_id, int64_t offset,
                                 consumer_offset_done done, void *context);
-/* Submits now what was gathered for this queue, if anything. 0: `done` will be called; ERROR_NOT_FOUND: nothing was gathered or is on its way. */
+/* Before an offset is read: puts on its way what was gathered for this queue. 0: `done` will be called when all commits on their way have been applied;
+ * ERROR_NOT_FOUND: nothing is on its way, read the table now. */
 int consumer_offset_settle(struct broker *broker, struct slice group, struct slice topic, int32_t queue_id, consumer_offset_done done,
                            void *context);
 /* Submits everything gathered. */

@@ -10,6 +10,7 @@
 #include "proto/error.h"
 #include "proto/metadata.pb-c.h"
 
+struct append_entry_request;
 struct broker;
 
 #define METADATA_RECORD_MAX 1048576u       /* bytes of one record */
@@ -25,6 +26,10 @@ struct metadata {
     struct metadata_export *export_state; /* private */
     uint8_t *scratch; /* private: a record is packed here */
     size_t scratch_size;
+
+    /* Seam for unit tests: dledger_commit_log_append_copy and dledger_commit_log_accepting of broker->log in the real program. */
+    int (*append)(struct broker *broker, struct slice record, struct append_entry_request *request);
+    bool (*leads)(const struct broker *broker);
 };
 
 /* Sets broker->metadata. Opens the tables (topics, groups, offsets, locks) too; needs broker->config, env and loop, not yet the log. */
@@ -45,6 +50,9 @@ void metadata_apply(struct broker *broker, uint64_t index, struct slice record, 
 void metadata_apply_consumed(struct broker *broker, struct slice trailer, bool replay);
 int metadata_snapshot(struct broker *broker, uint64_t index, struct buffer *out);
 int metadata_restore(struct broker *broker, struct slice snapshot);
+
+/* This node leads and accepts records. */
+bool metadata_leads(const struct broker *broker);
 
 /* Next offset of the schedule queue of a level (1-based) to be delivered; 0 when nothing was. */
 int64_t metadata_delay_offset(const struct metadata *metadata, int level);

@@ -28,7 +28,7 @@ struct queue_lock {
     int64_t renewed_ms; /* as recorded */
 
     /* Leader only, never in a snapshot. */
-    int64_t renewed_live_ms; /* newest renewal this leader has seen, 0 = none */
+    uint64_t renewed_live_us; /* newest renewal this leader has seen, monotonic; 0 = none */
     char *proposed;          /* owner in the newest record on its way; "" = release */
     uint32_t proposals;      /* records on their way */
     UT_hash_handle hh;

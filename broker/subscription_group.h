@@ -6,9 +6,8 @@
 #define LEDGERMQ_BROKER_SUBSCRIPTION_GROUP_H
 
 #include "broker/hash_table.h"
-#include "proto/buffer.h"
-#include "proto/error.h"
-#include "proto/subscription_group.h"
+#include "proto/data_version.h"
+#include "proto/subscription_group_config.h"
 
 struct broker;
 
@@ -28,8 +27,7 @@ struct subscription_group_entry {
 struct subscription_group_table {
     struct subscription_group_entry *entries; /* uthash by name */
     uint32_t count;
-    int64_t version_timestamp_ms;
-    int64_t version_counter;
+    struct data_version version;
     uint64_t changes; /* counts every change in this process, for exports */
 
     /* private */

@@ -7,8 +7,7 @@
 #define LEDGERMQ_BROKER_TOPIC_CONFIG_H
 
 #include "broker/hash_table.h"
-#include "proto/buffer.h"
-#include "proto/error.h"
+#include "proto/data_version.h"
 #include "proto/topic_config.h"
 
 struct broker;
@@ -33,15 +32,10 @@ struct topic_entry {
     UT_hash_handle hh;
 };
 
-struct topic_config_version {
-    int64_t timestamp_ms;
-    int64_t counter;
-};
-
 struct topic_config_table {
     struct topic_entry *entries; /* uthash by name; walk with HASH_ITER or for (e = entries; e != NULL; e = e->hh.next) */
     uint32_t count;
-    struct topic_config_version version;
+    struct data_version version;
     uint64_t changes; /* counts every change in this process, for exports */
 
     /* private */
@@ -70,7 +64,7 @@ int topic_config_create_in_send(struct broker *broker, struct slice topic, struc
                                 int32_t topic_sys_flag, topic_config_ready ready, void *context);
 /* `%RETRY%group`, `%DLQ%group` and other topics that the broker itself needs: made whatever autoCreateTopicEnable says. Returns as above. ready may be
  * NULL. */
-int topic_config_create_in_send_back(struct broker *broker, struct slice topic, int32_t queue_nums, uint32_t perm, int32_t topic_sys_flag,
+int topic_config_create_in_send_back(struct broker *broker, struct slice topic, int32_t queue_nums, int32_t perm, int32_t topic_sys_flag,
                                      topic_config_ready ready, void *context);
 
 /* ---- for metadata.c ---- */
