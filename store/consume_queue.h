@@ -28,15 +28,30 @@ struct consume_queue {
 
     /* Leader only: next queue offset to hand out (>= max_offset). Owned by the append path; reset when leadership begins. */
     int64_t append_offset;
+
+    /* Private: where the next unit goes, and how many fit there before anything has to be looked at again. */
+    uint8_t *tail;
+    uint32_t tail_units;
+    uint64_t reserved_end; /* byte up to which the last file has disk blocks for sure */
+    uint64_t dirty_from;   /* first byte not synced, when dirty */
 };
 
 int consume_queue_open(struct consume_queue *queue, struct env *env, const char *dir, const char *topic, int32_t queue_id,
                        uint64_t file_size, struct error *error);
 void consume_queue_close(struct consume_queue *queue);
+/* Makes sure that the append at queue_offset cannot fail any more: file, padding and disk blocks are there. 0, ERROR_NO_SPACE, ERROR_IO. */
+int consume_queue_prepare(struct consume_queue *queue, int64_t queue_offset);
 /* Writes unit number max_offset. The first append of an empty queue may be at any queue offset (pads the file in front). 0, ERROR_NO_SPACE, ERROR_IO. */
 int consume_queue_append(struct consume_queue *queue, int64_t queue_offset, const struct consume_queue_unit *unit);
 /* False when outside [min_offset, max_offset). */
 bool consume_queue_get(const struct consume_queue *queue, int64_t queue_offset, struct consume_queue_unit *unit);
+/* Like consume_queue_get, also for units whose record is no longer retained (their file still is). */
+bool consume_queue_get_any(const struct consume_queue *queue, int64_t queue_offset, struct consume_queue_unit *unit);
+/* First unit in [min_offset, max_offset) whose record is at or behind physical_offset; max_offset when there is none. */
+int64_t consume_queue_lower_bound(const struct consume_queue *queue, int64_t physical_offset);
+/* After a start: like consume_queue_truncate, and looks at the units around the cut. *damaged: a unit there is broken, the queue now ends
+ * before it and lacks records before physical_offset. */
+int consume_queue_recover(struct consume_queue *queue, int64_t physical_offset, bool *damaged, struct error *error);
 /* Drops all units whose record is at or behind physical_offset; remembers the new maximum. */
 int consume_queue_truncate(struct consume_queue *queue, int64_t physical_offset, struct error *error);
 /* Advances min_offset over units before physical_offset and removes files that only hold such units. */

@@ -13,6 +13,7 @@
 #define GET_MESSAGE_BATCH_MAX 64
 
 struct index_service; /* store/index_service.h */
+struct queue_table;   /* message_store.c */
 
 struct message_store_config {
     const char *root; /* storePathRootDir: consumequeue/ and index/ are made in it */
@@ -31,8 +32,12 @@ struct message_store {
     struct message_store_config config;
     struct log_view log;
     struct index_service *index;
-    void *queues; /* hash by (topic, queue id); private */
+    struct queue_table *queues; /* private */
     int64_t dispatched_offset; /* all committed entries before this position have been dispatched */
+    int64_t recovered_position;
+    int64_t earliest_time_ms; /* of earliest_min_offset, -1 = not looked up; private */
+    int64_t earliest_min_offset;
+    bool sync_broken; /* a sync failed: nothing is promised durable any more in this run */
 };
 
 /* Opens what is on disk. The caller then says where valid data ends: message_store_recover(). */
@@ -40,6 +45,13 @@ int message_store_open(struct message_store *store, struct env *env, const struc
                        const struct log_view *log, struct error *error);
 /* Cuts queues and index back to `position` (everything at or behind it will be dispatched again). Sets min offsets from the log. */
 int message_store_recover(struct message_store *store, int64_t position, struct error *error);
+/* Where dispatching must start again after message_store_recover() so that queues and index are complete: the position given there, or an earlier
+ * one (the start of an entry, or the begin of the log) when something on disk was lost or damaged. Nothing at or behind it is in the queues. */
+static inline int64_t message_store_recovered_position(const struct message_store *store)
+{
+    return store->recovered_position;
+}
+/* Files stay as they are; what was not synced is in the page cache. */
 void message_store_close(struct message_store *store);
 
 /* ---- reput: called by dledger for each committed entry of kind message, in log order ---- */
@@ -48,8 +60,26 @@ void message_store_close(struct message_store *store);
  * The unit's queue offset must equal the queue's maximum: a difference is ERROR_DAMAGED (the caller stops the node); never skips or shifts.
  * PREPARED and ROLLBACK records get no unit. ERROR_NO_SPACE: nothing was added, call again later. */
 int message_store_dispatch(struct message_store *store, struct slice record, struct message_dispatch *dispatch);
-/* Makes queues and index durable up to what was dispatched. Blocks: call it on the pool with the loop's dispatching paused, or at a clean stop. */
+/* Makes queues and index durable up to what was dispatched. Blocks: for a clean stop, where the index is also marked as whole, which spares the
+ * next start a rebuild if the machine stops now. 0, ERROR_IO (final: see sync_broken), ERROR_NO_MEMORY. */
 int message_store_sync(struct message_store *store);
+
+/* The same in three steps, for a running node: begin (loop) notes what is dirty, run (pool) makes it durable while the loop goes on with
+ * everything, dispatching included, end (loop) gives the memory back. What was dispatched before begin is durable when job->result is 0. One
+ * job at a time. */
+struct message_store_sync_job {
+    struct env *env;
+    struct message_store_sync_item *items;
+    size_t count, capacity;
+    char **dirs; /* directories with new or removed names */
+    size_t dir_count, dir_capacity;
+    int64_t dispatched_offset; /* at begin */
+    int result; /* 0 or ERROR_IO, set by run */
+};
+/* 0, ERROR_NO_MEMORY, ERROR_IO (an earlier sync failed). After a failure there is nothing to run or end. */
+int message_store_sync_begin(struct message_store *store, struct message_store_sync_job *job);
+void message_store_sync_run(struct message_store_sync_job *job);
+void message_store_sync_end(struct message_store *store, struct message_store_sync_job *job);
 /* Removes all queues of a topic and their files (deletion of a topic, where reput meets its record). */
 int message_store_delete_topic(struct message_store *store, struct slice topic);
 /* Log files before physical offset are gone: advances queue minimums, drops files. */
