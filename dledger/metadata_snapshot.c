@@ -1,0 +1,117 @@
+#include "dledger/metadata_snapshot.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "proto/ledger_entry.h"
+
+#define MAGIC 0x4C4D5153u /* "LMQS" */
+#define HEADER_SIZE 28u
+#define BODY_MAX (1u << 30)
+
+static const char *const names[2] = {"metadata.0", "metadata.1"};
+
+int metadata_snapshot_begin(struct buffer *file, int64_t index)
+{
+    buffer_append_u32(file, MAGIC);
+    buffer_append_u32(file, METADATA_SNAPSHOT_VERSION);
+    buffer_append_u64(file, (uint64_t)index);
+    buffer_append_u64(file, 0);
+    buffer_append_u32(file, 0);
+    return file->failed ? ERROR_NO_MEMORY : 0;
+}
+
+static uint32_t file_crc(const uint8_t *file, size_t body_size)
+{
+    return crc32c(crc32c(0, file, 24), file + HEADER_SIZE, body_size);
+}
+
+int metadata_snapshot_end(struct buffer *file)
+{
+    if (file->failed || file->size - HEADER_SIZE > BODY_MAX)
+        return ERROR_NO_MEMORY;
+    store_u64(file->data + 16, file->size - HEADER_SIZE);
+    store_u32(file->data + 24, file_crc(file->data, file->size - HEADER_SIZE));
+    return 0;
+}
+
+/* Index of a good file, -1 when it is missing or bad. The body is appended to `body` when it is not NULL. */
+static int load_file(struct env *env, const char *path, int64_t *index, struct buffer *body)
+{
+    struct env_file *handle;
+    uint8_t header[HEADER_SIZE];
+    struct buffer content;
+    uint64_t size;
+    int rv = env_open(env, path, ENV_READ, &handle);
+
+    *index = -1;
+    if (rv == -ENOENT)
+        return 0;
+    if (rv != 0)
+        return rv;
+    buffer_init(&content, 0);
+    rv = env->ops->size(env, handle, &size);
+    if (rv == 0 && size >= HEADER_SIZE && size <= HEADER_SIZE + (uint64_t)BODY_MAX &&
+        env_read(env, handle, header, sizeof header, 0) == (ssize_t)sizeof header && load_u32(header) == MAGIC &&
+        load_u32(header + 4) == METADATA_SNAPSHOT_VERSION && load_u64(header + 16) <= size - HEADER_SIZE) {
+        size = HEADER_SIZE + load_u64(header + 16);
+        if (buffer_reserve(&content, size) == NULL)
+            rv = -ENOMEM;
+        else if (env_read(env, handle, content.data, size, 0) == (ssize_t)size &&
+                 file_crc(content.data, size - HEADER_SIZE) == load_u32(header + 24)) {
+            *index = (int64_t)load_u64(header + 8);
+            if (body != NULL)
+                buffer_append(body, content.data + HEADER_SIZE, size - HEADER_SIZE);
+        }
+    }
+    buffer_close(&content);
+    env_close(env, handle);
+    return rv;
+}
+
+void metadata_snapshot_path(struct env *env, const char *dir, int64_t current_index, char *out, size_t size)
+{
+    int64_t index;
+
+    snprintf(out, size, "%s/%s", dir, names[0]);
+    if (current_index >= 0 && load_file(env, out, &index, NULL) == 0 && index == current_index)
+        snprintf(out, size, "%s/%s", dir, names[1]);
+}
+
+int metadata_snapshot_write(struct env *env, const char *path, struct slice file, struct error *error)
+{
+    struct env_file *handle;
+    int rv = env_open(env, path, ENV_WRITE | ENV_CREATE, &handle);
+
+    if (rv == 0) {
+        rv = env_write(env, handle, file.data, file.size, 0);
+        if (rv >= 0)
+            rv = env->ops->truncate(env, handle, file.size);
+        if (rv == 0)
+            rv = env_sync(env, handle);
+        env_close(env, handle);
+    }
+    return rv == 0 ? 0 : error_set(error, ERROR_IO, "%s: %s", path, strerror(-rv));
+}
+
+int metadata_snapshot_load(struct env *env, const char *dir, int64_t index_max, struct buffer *body, int64_t *index, struct error *error)
+{
+    char path[2][512];
+    int64_t found[2];
+    int best = -1;
+
+    *index = -1;
+    for (int i = 0; i < 2; i++) {
+        snprintf(path[i], sizeof path[i], "%s/%s", dir, names[i]);
+        int rv = load_file(env, path[i], &found[i], NULL);
+        if (rv != 0)
+            return error_set(error, ERROR_IO, "%s: %s", path[i], strerror(-rv));
+        if (found[i] >= 0 && found[i] <= index_max && (best < 0 || found[i] > found[best]))
+            best = i;
+    }
+    if (best < 0)
+        return 0;
+    if (load_file(env, path[best], index, body) != 0)
+        return error_set(error, ERROR_IO, "%s cannot be read again", path[best]);
+    return 0;
+}

@@ -1,0 +1,96 @@
+#include "dledger/peer_message.h"
+
+#include "proto/ledger_entry.h"
+#include "proto/peer.pb-c.h"
+
+void peer_message_encode(const struct peer_message *message, uint8_t header[PEER_HEADER_SIZE])
+{
+    store_u32(header, message->body_size);
+    header[4] = message->type;
+    header[5] = PEER_PROTOCOL_VERSION;
+    store_u16(header + 6, message->flags);
+    store_u32(header + 8, message->count);
+    store_u32(header + 12, 0);
+    for (int i = 0; i < 6; i++)
+        store_u64(header + 16 + 8 * i, message->word[i]);
+    store_u32(header + 12, crc32c(0, header, PEER_HEADER_SIZE));
+}
+
+int peer_message_decode(struct peer_message *message, const uint8_t header[PEER_HEADER_SIZE])
+{
+    uint8_t copy[PEER_HEADER_SIZE];
+
+    memcpy(copy, header, sizeof copy);
+    store_u32(copy + 12, 0);
+    if (crc32c(0, copy, sizeof copy) != load_u32(header + 12) || header[5] != PEER_PROTOCOL_VERSION || header[4] == 0 ||
+        header[4] >= PEER_MESSAGE_TYPES)
+        return ERROR_MALFORMED;
+    message->body_size = load_u32(header);
+    message->type = header[4];
+    message->flags = load_u16(header + 6);
+    message->count = load_u32(header + 8);
+    for (int i = 0; i < 6; i++)
+        message->word[i] = load_u64(header + 16 + 8 * i);
+    return message->body_size > PEER_BODY_MAX ? ERROR_MALFORMED : 0;
+}
+
+void peer_hello_encode(const struct peer_hello *hello, struct buffer *body)
+{
+    Ledgermq__PeerHello packed = LEDGERMQ__PEER_HELLO__INIT;
+
+    packed.version = hello->version;
+    packed.cluster = (char *)(uintptr_t)hello->cluster;
+    packed.group = (char *)(uintptr_t)hello->group;
+    packed.from = hello->from;
+    packed.to = hello->to;
+    packed.incarnation = hello->incarnation;
+    packed.segment_size = hello->segment_size;
+    packed.term = hello->term;
+    packed.last_index = hello->last_index;
+    packed.last_term = hello->last_term;
+    packed.mute = hello->mute;
+    packed.started = hello->started;
+    packed.broker_address = (char *)(uintptr_t)hello->broker_address;
+    size_t size = ledgermq__peer_hello__get_packed_size(&packed);
+    uint8_t *to = buffer_reserve(body, size);
+    if (to != NULL) {
+        ledgermq__peer_hello__pack(&packed, to);
+        body->size += size;
+    }
+}
+
+static bool copy_text(char *to, size_t room, const char *from)
+{
+    size_t size = strlen(from);
+    if (size >= room)
+        return false;
+    memcpy(to, from, size + 1);
+    return true;
+}
+
+int peer_hello_decode(struct peer_hello *hello, struct slice body)
+{
+    Ledgermq__PeerHello *packed = ledgermq__peer_hello__unpack(NULL, body.size, body.data);
+    int rv = 0;
+
+    if (packed == NULL)
+        return ERROR_MALFORMED;
+    *hello = (struct peer_hello){
+        .version = packed->version,
+        .from = packed->from,
+        .to = packed->to,
+        .incarnation = packed->incarnation,
+        .segment_size = packed->segment_size,
+        .term = packed->term,
+        .last_index = packed->last_index,
+        .last_term = packed->last_term,
+        .mute = packed->mute > PEER_MUTE_UNCLEAN ? PEER_MUTE_EMPTY : (uint8_t)packed->mute,
+        .started = packed->started,
+    };
+    if (!copy_text(hello->cluster, sizeof hello->cluster, packed->cluster) ||
+        !copy_text(hello->group, sizeof hello->group, packed->group) ||
+        !copy_text(hello->broker_address, sizeof hello->broker_address, packed->broker_address))
+        rv = ERROR_MALFORMED;
+    ledgermq__peer_hello__free_unpacked(packed, NULL);
+    return rv;
+}

@@ -1,0 +1,95 @@
+/* What members of one group send each other: a fixed 64-byte header, then a body (a run of entries, a hello, a forwarded frame).
+ *
+ *     0 body size 4 | 4 type 1 | 5 version 1 | 6 flags 2 | 8 count 4 | 12 CRC32C of the header with this field 0 | 16 six words of 8 bytes
+ *
+ * Big-endian. A connection opens with PEER_MAGIC from the side that dialled, which no remoting frame can begin with.
+ * To change: bump PEER_PROTOCOL_VERSION (checked in the hello) and keep reading the old version.
+ */
+#ifndef LEDGERMQ_DLEDGER_PEER_MESSAGE_H
+#define LEDGERMQ_DLEDGER_PEER_MESSAGE_H
+
+#include "proto/buffer.h"
+#include "proto/error.h"
+
+#define PEER_MAGIC 0x8C4C4D51u /* 0x8C "LMQ" */
+#define PEER_PROTOCOL_VERSION 1u
+#define PEER_HEADER_SIZE 64u
+#define PEER_BODY_MAX (17u << 20)  /* a forwarded client frame is at most 16 MiB */
+#define PEER_RUN_MAX (512u << 10)  /* bytes of entries in one message, unless a single entry is larger */
+
+enum peer_message_type {
+    PEER_HELLO = 1,
+    PEER_APPEND_ENTRIES,
+    PEER_APPEND_ENTRIES_RESULT,
+    PEER_REQUEST_VOTE,
+    PEER_REQUEST_VOTE_RESULT,
+    PEER_TIMEOUT_NOW,
+    PEER_FORWARD,        /* body: address size 2, address, client frame */
+    PEER_FORWARD_ANSWER, /* body: the leader's whole answer frame */
+    PEER_FETCH,          /* a mute member asks for entries */
+    PEER_FETCH_RESULT,   /* body: run */
+    PEER_MESSAGE_TYPES
+};
+
+enum peer_message_flag {
+    PEER_VOTE_DISRUPT = 1,
+    PEER_VOTE_PRE = 2,
+    PEER_VOTE_GRANTED = 4,
+};
+
+/* Raft indexes (1-based) throughout. Words that a type does not name are 0. */
+struct peer_message {
+    uint8_t type;
+    uint16_t flags;
+    uint32_t count;     /* entries in the run */
+    uint32_t body_size; /* bytes behind the header */
+    union {
+        uint64_t word[6];
+        struct {
+            uint64_t term, previous_index, previous_term, commit;
+        } append; /* APPEND_ENTRIES */
+        struct {
+            uint64_t term, rejected, last_index, features, capacity;
+        } append_result;
+        struct {
+            uint64_t term, last_index, last_term;
+        } vote; /* REQUEST_VOTE, TIMEOUT_NOW */
+        struct {
+            uint64_t term, features, capacity;
+        } vote_result;
+        struct {
+            uint64_t id, timeout_ms;
+        } forward;
+        struct {
+            uint64_t next_index, previous_term;
+        } fetch; /* first entry wanted; our term of the one before it (0 = none) */
+        struct {
+            uint64_t previous_index, previous_term, term, commit, match, last_index;
+        } fetch_result; /* term: the leader's; match: what the leader knows this member acknowledged once */
+    };
+};
+
+/* What a member says of itself when a connection begins, both ways. */
+enum peer_mute { PEER_NOT_MUTE = 0, PEER_MUTE_EMPTY = 1, PEER_MUTE_UNCLEAN = 2 };
+struct peer_hello {
+    uint32_t version;
+    char cluster[128];
+    char group[128];
+    uint64_t from, to; /* Raft ids */
+    uint64_t incarnation;
+    uint64_t segment_size;
+    uint64_t term;
+    uint64_t last_index, last_term; /* Raft index of the last entry, 0 = empty */
+    uint8_t mute;                   /* enum peer_mute */
+    bool started;                   /* its Raft instance runs */
+    char broker_address[128];
+};
+
+void peer_message_encode(const struct peer_message *message, uint8_t header[PEER_HEADER_SIZE]);
+/* ERROR_MALFORMED: wrong CRC, unknown type or version, body too large: close the connection. */
+int peer_message_decode(struct peer_message *message, const uint8_t header[PEER_HEADER_SIZE]);
+
+void peer_hello_encode(const struct peer_hello *hello, struct buffer *body);
+int peer_hello_decode(struct peer_hello *hello, struct slice body);
+
+#endif

@@ -1,0 +1,126 @@
+/* The only caller of raft_step(): events in, updates carried out on ledger, vote file and transport, faults of libraft 0.22.1 kept out.
+ *
+ * Follows the Raft thesis chapters 3, 4.2.3 (pre-vote), 6.2 (check quorum) as libraft implements them, with the guards G1-G15 and the
+ * preconditions of the study of that library: the packaged core has no asserts, so whatever comes from a peer or a disk is validated here before
+ * the step. No sockets, no threads, no clock but env: the simulator runs this same code. Indexes here are Raft's (1-based).
+ */
+#ifndef LEDGERMQ_DLEDGER_RAFT_DRIVER_H
+#define LEDGERMQ_DLEDGER_RAFT_DRIVER_H
+
+#include <raft.h>
+
+#include "dledger/ledger.h"
+#include "dledger/peer_message.h"
+#include "dledger/vote_file.h"
+
+/* Each guard can be switched off, so that the simulator can show what it is for. Numbers as in the study. */
+enum raft_guard {
+    GUARD_SOLE_VOTER = 1 << 1,       /* G1: a sole voter never leads twice in one term */
+    GUARD_SPLIT_CHANGE = 1 << 2,     /* G2: a configuration entry always starts its own step */
+    GUARD_SETTLE_CHANGE = 1 << 3,    /* G3: a second configuration proves the first one committed */
+    GUARD_STALE_RESULT = 1 << 4,     /* G4, G14: late rejections are dropped, hints never below match */
+    GUARD_TRIM = 1 << 5,             /* G5: entries at or below the commit index are cut off a message */
+    GUARD_PRE_VOTE_TERM = 1 << 6,    /* G6: a refused pre-vote carries the real term */
+    GUARD_VOTE_RESULT = 1 << 7,      /* G7: vote results count for candidates only */
+    GUARD_LEADER_TIMER = 1 << 8,     /* G8: the leader's timer is not run more often than every heartbeat */
+    GUARD_COMMIT_MONOTONIC = 1 << 9, /* G9 */
+    GUARD_INSTALL_TWICE = 1 << 12,   /* G12: InstallSnapshot is never stepped (the log itself is fetched instead) */
+    GUARD_SAME_TERM = 1 << 13,       /* G13: AppendEntries of our own term while leading */
+    GUARD_CONFLICT_HINT = 1 << 15,   /* G15: a rejection points at our commit index */
+    GUARD_ALL = 0xFFFF,              /* G10 (capacity threshold 0) and G11 (CHANGE alone in a submit) cannot be switched off */
+};
+
+struct raft_driver;
+
+struct raft_driver_io {
+    void *context;
+    /* Sends one message; count entries of `run_size` bytes stand at run (valid during the call; the same bytes are in the ledger). Losing it is allowed. */
+    void (*send)(void *context, uint64_t to, struct peer_message *message, const uint8_t *run, size_t run_size);
+    /* A cut rewrites bytes that may still wait in a socket queue: drop connections with unsent entries. */
+    void (*cut)(void *context);
+    /* State, term or leader changed. */
+    void (*state_changed)(void *context);
+    /* Final: ledger or vote file failed, or the core refused to go on. */
+    void (*failed)(void *context, const struct error *error);
+};
+
+struct raft_driver_options {
+    uint64_t id; /* Raft id: place in the sorted list of members + 1 */
+    uint32_t election_timeout_ms;
+    uint32_t heartbeat_ms;
+    uint32_t max_inflight_entries;
+    unsigned guards; /* GUARD_ALL */
+};
+
+struct raft_driver {
+    struct env *env;
+    struct ledger *ledger;
+    struct vote_file *votes;
+    struct raft_driver_io io;
+    struct raft_driver_options options;
+
+    struct raft raft;
+    bool started;
+    bool failed;
+    raft_index commit;      /* monotonic maximum */
+    raft_time timeout_ms;   /* when raft_driver_tick() is due */
+    raft_time leader_tick_ms; /* last time the leader's timer ran */
+    raft_index sync_cap;    /* a sync in flight proves nothing above this */
+
+    /* Where the bytes of the step's new entries stand (one contiguous run). */
+    const uint8_t *source;
+    size_t source_size;
+    raft_index source_first;
+    uint32_t source_count;
+    struct raft_entry *entries; /* reused for every step */
+    uint32_t entry_capacity;
+
+    uint64_t steps;
+    uint64_t guard_hits[16];
+    uint64_t refused_runs; /* runs from peers that failed their checks */
+};
+
+int raft_driver_init(struct raft_driver *driver, struct env *env, struct ledger *ledger, struct vote_file *votes,
+                     const struct raft_driver_io *io, const struct raft_driver_options *options, struct error *error);
+void raft_driver_close(struct raft_driver *driver);
+
+/* RAFT_START. committed: Raft index known to be committed and held by the ledger (0: nothing is known, the ledger holds entry 1 only);
+ * configuration: encoded, the newest committed one at or below it. Checks the shape rules. */
+int raft_driver_start(struct raft_driver *driver, raft_index committed, raft_index configuration_index, struct slice configuration,
+                      struct error *error);
+
+/* A message from `from` (its authenticated id). run: message->body_size bytes behind it. May call io and change commit. */
+void raft_driver_receive(struct raft_driver *driver, uint64_t from, const struct peer_message *message, const uint8_t *run);
+/* A run of sealed entries of our current term, first index = last + 1. 0; ERROR_NOT_LEADER; ERROR_NO_SPACE (nothing happened). */
+int raft_driver_submit(struct raft_driver *driver, const uint8_t *run, size_t size, uint32_t count);
+/* Entries up to index are as durable as the class wants. Reports above the cap or of cut entries are ignored. */
+void raft_driver_persisted(struct raft_driver *driver, raft_index index);
+/* Runs the timer if it is due. */
+void raft_driver_tick(struct raft_driver *driver);
+/* Feeds back a committed configuration entry. */
+void raft_driver_apply_configuration(struct raft_driver *driver, raft_index index, struct slice configuration);
+/* The leader's process is gone for certain: let the election timer run out in delay_ms. */
+void raft_driver_hurry(struct raft_driver *driver, uint32_t delay_ms);
+/* Entries below the trail need not be served any more; keeps memory and the trail's 32-bit count bounded. */
+void raft_driver_move_trail(struct raft_driver *driver, raft_index index, struct slice configuration, raft_index configuration_index);
+/* An AppendEntries without entries to every follower, so that they learn the commit index now. */
+void raft_driver_announce_commit(struct raft_driver *driver);
+/* 0, ERROR_NOT_LEADER, ERROR_NOT_FOUND. */
+int raft_driver_transfer(struct raft_driver *driver, uint64_t to);
+
+static inline bool raft_driver_leads(struct raft_driver *driver)
+{
+    return driver->started && raft_state(&driver->raft) == RAFT_LEADER;
+}
+static inline raft_index raft_driver_last(const struct raft_driver *driver)
+{
+    return (raft_index)(driver->ledger->last_index + 1);
+}
+uint64_t raft_driver_leader(struct raft_driver *driver); /* Raft id, 0 = none known */
+
+/* Encodes a configuration of `count` voters with ids 1..count (addresses are not part of it). Caller frees out. */
+int raft_driver_configuration(unsigned count, struct buffer *out);
+/* Shape and contents of an encoded configuration; also counts its voters and says whether id is one. */
+bool raft_driver_configuration_valid(struct slice configuration, uint64_t id, unsigned *voters, bool *is_voter);
+
+#endif

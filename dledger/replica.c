@@ -1,0 +1,1342 @@
+/* A leader's entry, from reserve to answer:
+ *
+ *   1 replica_reserve() gives the body's place in the gather buffer, replica_append() seals the header in front of it
+ *   2 replica_turn() submits what was gathered: one write to the ledger, one message per follower, one sync asked for
+ *   3 followers' results (and our own sync) move the commit index
+ *   4 the same turn applies: queues and tables first, then the answer, so that a pull right after an OK finds the message
+ *
+ * Whatever ends a leadership fails all that waits at once with ERROR_LEADERSHIP_LOST; an entry may still commit later (outcome unknown).
+ */
+#include "dledger/replica.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "dledger/metadata_snapshot.h"
+#include "store/log_sink.h"
+
+#define FETCH_RETRY_US 50000u
+
+static uint64_t now_us(const struct replica *replica)
+{
+    return env_monotonic_us(replica->env);
+}
+
+static void replica_fail(struct replica *replica, const struct error *error)
+{
+    if (replica->phase == REPLICA_FAILED)
+        return;
+    replica->phase = REPLICA_FAILED;
+    replica->failure = *error;
+    replica->driver.failed = true;
+    LOG_ERROR("this member stops for good: %s", error->message);
+}
+
+/* ---- pending requests ---- */
+
+static void pending_add(struct replica *replica, struct append_entry_request *request)
+{
+    request->next = NULL;
+    if (replica->pending_tail == NULL)
+        replica->pending_head = request;
+    else
+        replica->pending_tail->next = request;
+    replica->pending_tail = request;
+}
+
+static void pending_finish_head(struct replica *replica, int code)
+{
+    struct append_entry_request *request = replica->pending_head;
+
+    replica->pending_head = request->next;
+    if (replica->pending_head == NULL)
+        replica->pending_tail = NULL;
+    request->code = code;
+    request->done(request);
+}
+
+static void pending_fail_all(struct replica *replica, int code)
+{
+    struct append_entry_request *last = replica->pending_tail;
+
+    /* done() may append again; only those that wait now are failed. */
+    while (replica->pending_head != NULL) {
+        bool end = replica->pending_head == last;
+        pending_finish_head(replica, code);
+        if (end)
+            break;
+    }
+}
+
+static void drop_gathered(struct replica *replica)
+{
+    buffer_clear(&replica->gather);
+    replica->gather_count = 0;
+    replica->reserved_size = 0;
+}
+
+/* ---- what the driver tells us ---- */
+
+static void driver_send(void *context, uint64_t to, struct peer_message *message, const uint8_t *run, size_t run_size)
+{
+    struct replica *replica = context;
+    replica->io.send(replica->io.context, to, message, run, run_size);
+}
+
+static void driver_cut(void *context)
+{
+    struct replica *replica = context;
+    replica->io.cut(replica->io.context);
+}
+
+static void driver_state_changed(void *context)
+{
+    struct replica *replica = context;
+    /* Called inside the step that made us leader, right after its barrier went to the log. */
+    if (raft_driver_leads(&replica->driver))
+        replica->accept_from = raft_last_index(&replica->driver.raft);
+}
+
+static void driver_failed(void *context, const struct error *error)
+{
+    replica_fail(context, error);
+}
+
+/* ---- log view ---- */
+
+static int64_t view_min_offset(void *context)
+{
+    struct replica *replica = context;
+    return (int64_t)mapped_file_queue_begin(&replica->ledger.data);
+}
+
+static int64_t view_committed_offset(void *context)
+{
+    struct replica *replica = context;
+    return (int64_t)replica->applied_end;
+}
+
+static const uint8_t *view_at(void *context, int64_t offset, size_t size)
+{
+    struct replica *replica = context;
+    if (offset < 0 || (uint64_t)offset + size > replica->applied_end || (uint64_t)offset + size < (uint64_t)offset)
+        return NULL;
+    return mapped_file_queue_at(&replica->ledger.data, (uint64_t)offset, size);
+}
+
+static int view_read(void *context, int64_t offset, void *out, size_t size)
+{
+    struct replica *replica = context;
+    if (offset < 0 || (uint64_t)offset + size > replica->applied_end || (uint64_t)offset + size < (uint64_t)offset)
+        return -ENOENT;
+    struct mapped_file *file = mapped_file_queue_find(&replica->ledger.data, (uint64_t)offset);
+    if (file == NULL || (uint64_t)offset + size > file->start + replica->ledger.data.file_size)
+        return -ENOENT;
+    ssize_t got = env_read(replica->env, file->file, out, size, (uint64_t)offset - file->start);
+    return got < 0 ? (int)got : (size_t)got != size ? -EIO : 0;
+}
+
+/* ---- opening ---- */
+
+static int parse_members(struct replica *replica, struct error *error)
+{
+    const char *at = replica->options.peers;
+
+    if (at == NULL || *at == '\0') {
+        snprintf(replica->members[0].id, sizeof replica->members[0].id, "%s", replica->options.self_id);
+        replica->member_count = 1;
+    }
+    while (at != NULL && *at != '\0') {
+        const char *end = strchr(at, ';');
+        size_t size = end == NULL ? strlen(at) : (size_t)(end - at);
+        const char *dash = memchr(at, '-', size);
+        struct dledger_member *member = &replica->members[replica->member_count];
+
+        if (size > 0) {
+            if (replica->member_count == DLEDGER_MEMBERS_MAX)
+                return error_set(error, ERROR_INVALID, "dLegerPeers names more than %d members", DLEDGER_MEMBERS_MAX);
+            if (dash == NULL || dash == at || (size_t)(dash - at) >= sizeof member->id ||
+                size - (size_t)(dash - at) - 1 >= sizeof member->address || memchr(dash, ':', size - (size_t)(dash - at)) == NULL)
+                return error_set(error, ERROR_INVALID, "dLegerPeers: \"%.*s\" is not ID-HOST:PORT", (int)size, at);
+            snprintf(member->id, sizeof member->id, "%.*s", (int)(dash - at), at);
+            snprintf(member->address, sizeof member->address, "%.*s", (int)(size - (size_t)(dash - at) - 1), dash + 1);
+            replica->member_count++;
+        }
+        at = end == NULL ? NULL : end + 1;
+    }
+    for (int i = 1; i < replica->member_count; i++) { /* insertion sort: ids decide Raft ids, so all nodes must agree */
+        struct dledger_member member = replica->members[i];
+        int k = i;
+        for (; k > 0 && strcmp(replica->members[k - 1].id, member.id) > 0; k--)
+            replica->members[k] = replica->members[k - 1];
+        replica->members[k] = member;
+    }
+    for (int i = 0; i < replica->member_count; i++) {
+        struct dledger_member *member = &replica->members[i];
+        if (i > 0 && strcmp(member->id, replica->members[i - 1].id) == 0)
+            return error_set(error, ERROR_INVALID, "dLegerPeers names %s twice", member->id);
+        member->raft_id = (uint64_t)i + 1;
+        member->match_index = UINT64_MAX;
+        member->self = strcmp(member->id, replica->options.self_id) == 0;
+        if (member->self)
+            replica->id = member->raft_id;
+    }
+    if (replica->id == 0)
+        return error_set(error, ERROR_INVALID, "dLegerSelfId %s is not in dLegerPeers %s", replica->options.self_id, replica->options.peers);
+    return 0;
+}
+
+static void path_in(const struct replica *replica, const char *name, char *out, size_t size)
+{
+    snprintf(out, size, "%s/%s", replica->dir, name);
+}
+
+int replica_open(struct replica *replica, struct env *env, const struct dledger_options *options, const struct dledger_callbacks *callbacks,
+                 const struct replica_io *io, const char *broker_address, struct log_view *view, struct error *error)
+{
+    struct ledger_recovery recovery = {0};
+    struct raft_driver_options driver_options;
+    struct raft_driver_io driver_io = {replica, driver_send, driver_cut, driver_state_changed, driver_failed};
+    char path[512];
+    int rv;
+
+    memset(replica, 0, sizeof *replica);
+    replica->env = env;
+    replica->options = *options;
+    replica->callbacks = *callbacks;
+    replica->io = *io;
+    replica->snapshot_index = -1;
+    replica->up_since_ms = env_now_ms(env);
+    buffer_init(&replica->gather, REPLICA_GATHER_MAX + LEDGER_ENTRY_SIZE_MAX);
+    snprintf(replica->broker_address, sizeof replica->broker_address, "%s", broker_address);
+    rv = parse_members(replica, error);
+    if (rv != 0)
+        return rv;
+    if ((size_t)snprintf(replica->dir, sizeof replica->dir, "%s/dledger-%s", options->dir, options->self_id) >= sizeof replica->dir)
+        return error_set(error, ERROR_INVALID, "storePathRootDir is longer than %zu bytes", sizeof replica->dir - 32);
+    rv = env->ops->make_dir(env, replica->dir);
+    if (rv != 0)
+        return error_set(error, ERROR_IO, "%s: %s", replica->dir, strerror(-rv));
+    path_in(replica, "checkpoint", path, sizeof path);
+    rv = checkpoint_load(&replica->checkpoint, env, path, error);
+    if (rv != 0)
+        return rv;
+    if (!replica->checkpoint.present) {
+        replica->checkpoint.committed_index = -1;
+        replica->checkpoint.snapshot_index = -1;
+        replica->checkpoint.incarnation = env_random(env) | 1;
+    }
+    replica->same_boot = replica->checkpoint.present && replica->checkpoint.boot_id == env->ops->boot_id(env);
+    rv = ledger_open(&replica->ledger, env, replica->dir, options->segment_size, options->index_file_size,
+                     options->durability == DURABILITY_B, &replica->checkpoint, replica->same_boot, &recovery, error);
+    if (rv != 0)
+        return rv;
+    if (recovery.cut)
+        LOG_WARN("ledger: %llu bytes of a torn tail behind index %lld were cut; they were never acknowledged by this member",
+                 (unsigned long long)recovery.bytes_cut, (long long)replica->ledger.last_index);
+    path_in(replica, "vote", path, sizeof path);
+    rv = vote_file_open(&replica->votes, env, path, error);
+    if (rv != 0)
+        goto close_ledger;
+    driver_options = (struct raft_driver_options){
+        .id = replica->id,
+        .election_timeout_ms = options->election_timeout_ms,
+        .heartbeat_ms = options->heartbeat_ms,
+        .max_inflight_entries = 65536,
+        .guards = GUARD_ALL,
+    };
+    rv = raft_driver_init(&replica->driver, env, &replica->ledger, &replica->votes, &driver_io, &driver_options, error);
+    if (rv != 0)
+        goto close_votes;
+    /* What was proved committed: by the checkpoint, or by the claim that entries carry. */
+    replica->checkpoint.committed_index = recovery.claim_index > replica->ledger.last_index ? replica->ledger.last_index : recovery.claim_index;
+    *view = (struct log_view){replica, view_min_offset, view_committed_offset, view_at, view_read};
+    return 0;
+
+close_votes:
+    vote_file_close(&replica->votes);
+close_ledger:
+    ledger_close(&replica->ledger);
+    return rv;
+}
+
+/* Newest configuration entry at or below committed. */
+static int find_configuration(struct replica *replica, raft_index committed, struct error *error)
+{
+    const struct checkpoint *checkpoint = &replica->checkpoint;
+    raft_index from = 1;
+
+    replica->configuration_index = 0;
+    buffer_clear(&replica->configuration);
+    if (checkpoint->present && checkpoint->configuration_size > 0 && checkpoint->configuration_index + 1 <= committed) {
+        replica->configuration_index = checkpoint->configuration_index + 1;
+        buffer_append(&replica->configuration, checkpoint->configuration, checkpoint->configuration_size);
+        from = replica->configuration_index + 1;
+    }
+    for (raft_index i = from; i <= committed; i++) {
+        struct ledger_entry entry;
+        const uint8_t *bytes = ledger_entry(&replica->ledger, i - 1, &entry);
+        if (bytes == NULL)
+            continue;
+        if (entry.kind == LEDGER_ENTRY_CONFIGURATION) {
+            replica->configuration_index = i;
+            buffer_clear(&replica->configuration);
+            buffer_append(&replica->configuration, bytes + LEDGER_ENTRY_HEADER_SIZE, entry.body_size);
+        }
+    }
+    if (replica->configuration_index == 0 || replica->configuration.failed)
+        return error_set(error, ERROR_DAMAGED, "ledger: no group configuration at or below index %llu", committed - 1);
+    return 0;
+}
+
+static int start_driver(struct replica *replica, raft_index committed, struct error *error)
+{
+    int rv;
+
+    if (committed == 0)
+        committed = 1; /* entry 1 is the configuration that every member wrote at the first start */
+    rv = find_configuration(replica, committed, error);
+    if (rv == 0)
+        rv = raft_driver_start(&replica->driver, committed, replica->configuration_index, buffer_slice(&replica->configuration), error);
+    if (rv != 0)
+        return rv;
+    replica->phase = REPLICA_RUNNING;
+    replica->mute_reason = PEER_NOT_MUTE;
+    raft_driver_persisted(&replica->driver, raft_driver_last(&replica->driver));
+    replica->io.hello_changed(replica->io.context);
+    return 0;
+}
+
+static int sync_now(struct replica *replica, struct error *error)
+{
+    struct ledger_sync sync;
+
+    while (ledger_sync_next(&replica->ledger, &sync)) {
+        ledger_sync_run(&sync);
+        replica->fdatasync_count++;
+        if (sync.result != 0)
+            return error_set(error, ERROR_IO, "ledger in %s: sync: %s", replica->dir, strerror(-sync.result));
+    }
+    return 0;
+}
+
+/* The first start of the whole group: every member writes the same first entry. */
+static int bootstrap(struct replica *replica, struct error *error)
+{
+    struct buffer run;
+    struct buffer configuration;
+    int rv;
+
+    buffer_init(&run, 0);
+    buffer_init(&configuration, 0);
+    rv = raft_driver_configuration((unsigned)replica->member_count, &configuration);
+    if (rv == 0 && buffer_reserve(&run, LEDGER_ENTRY_HEADER_SIZE + configuration.size) == NULL)
+        rv = ERROR_NO_MEMORY;
+    if (rv == 0 && replica->ledger.last_index < 0) {
+        struct ledger_entry entry = {
+            .term = 1,
+            .kind = LEDGER_ENTRY_CONFIGURATION,
+            .uncommitted = 1,
+            .body_size = (uint32_t)configuration.size,
+        };
+        memcpy(run.data + LEDGER_ENTRY_HEADER_SIZE, configuration.data, configuration.size);
+        ledger_entry_seal(&entry, run.data, 0);
+        rv = ledger_append(&replica->ledger, run.data, ledger_entry_size(&entry), 1);
+    }
+    if (rv != 0)
+        error_set(error, rv, "first start: %s", error_text(rv));
+    if (rv == 0)
+        rv = sync_now(replica, error);
+    if (rv == 0 && replica->votes.term == 0)
+        rv = vote_file_save(&replica->votes, 1, 0, error);
+    buffer_close(&run);
+    buffer_close(&configuration);
+    if (rv == 0)
+        rv = start_driver(replica, 0, error);
+    if (rv == 0)
+        LOG_INFO("first start of group %s with %d members", replica->options.group, replica->member_count);
+    replica->checkpoint_dirty = true;
+    return rv;
+}
+
+static bool apply_committed(struct replica *replica, raft_index target, uint32_t count_max);
+
+/* Raft index of the first entry that ends behind position, last + 1 when there is none. */
+static raft_index index_at(const struct replica *replica, uint64_t position)
+{
+    uint64_t low = (uint64_t)replica->ledger.begin_index;
+    uint64_t high = (uint64_t)(replica->ledger.last_index + 1);
+
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        uint64_t at, term;
+        uint32_t size;
+        if (!ledger_locate(&replica->ledger, middle, &at, &size, &term) || at + size > position)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low + 1;
+}
+
+static void begin_applying_at(struct replica *replica, raft_index first)
+{
+    uint64_t end = 0;
+    uint32_t chain;
+
+    replica->applied = first - 1;
+    if (first > 1 && !ledger_end_of(&replica->ledger, first - 2, &end, &chain))
+        end = mapped_file_queue_begin(&replica->ledger.data);
+    replica->applied_end = end;
+}
+
+int replica_start(struct replica *replica, struct message_store *store, struct error *error)
+{
+    const struct checkpoint *checkpoint = &replica->checkpoint;
+    raft_index committed = (raft_index)(checkpoint->committed_index + 1);
+    struct buffer snapshot;
+    uint64_t position;
+    raft_index first;
+    int rv;
+
+    replica->store = store;
+    buffer_init(&snapshot, 0);
+    rv = metadata_snapshot_load(replica->env, replica->dir, checkpoint->committed_index, &snapshot, &replica->snapshot_index, error);
+    if (rv == 0 && replica->snapshot_index >= 0) {
+        rv = replica->callbacks.restore(replica->callbacks.context, buffer_slice(&snapshot));
+        if (rv != 0)
+            error_set(error, rv, "metadata snapshot of index %lld in %s is undecodable", (long long)replica->snapshot_index, replica->dir);
+        replica->snapshot_position = mapped_file_queue_begin(&replica->ledger.data);
+        uint32_t chain;
+        ledger_end_of(&replica->ledger, (uint64_t)replica->snapshot_index, &replica->snapshot_position, &chain);
+    }
+    buffer_close(&snapshot);
+    if (rv != 0)
+        return rv;
+
+    /* Queues hold what was dispatched before; after a reboot only what was synced with them counts. */
+    position = replica->same_boot ? checkpoint->dispatched_position : checkpoint->synced_dispatched_position;
+    if (!checkpoint->present)
+        position = 0;
+    rv = message_store_recover(store, (int64_t)position, error);
+    if (rv != 0)
+        return rv;
+    if ((uint64_t)message_store_recovered_position(store) < position)
+        position = (uint64_t)message_store_recovered_position(store);
+    first = index_at(replica, position);
+    if (first > (raft_index)(replica->snapshot_index + 2))
+        first = (raft_index)(replica->snapshot_index + 2); /* records behind the snapshot are applied again */
+    if (first > committed + 1)
+        first = committed + 1;
+    begin_applying_at(replica, first);
+    if (committed >= first) {
+        LOG_INFO("applying index %llu to %lld again", first - 1, (long long)checkpoint->committed_index);
+        apply_committed(replica, committed, UINT32_MAX);
+        if (replica->phase == REPLICA_FAILED) {
+            *error = replica->failure;
+            return replica->failure.code;
+        }
+    }
+
+    replica->driver_ready = true;
+    if (replica->ledger.last_index < 0) {
+        replica->phase = REPLICA_WAITING;
+        replica->mute_reason = PEER_MUTE_EMPTY;
+        replica->mute_since_us = now_us(replica);
+        if (replica->member_count == 1)
+            rv = bootstrap(replica, error);
+    } else if (replica->member_count > 1 && !replica->options.force_start && !replica->votes.existed) {
+        replica->phase = REPLICA_MUTE;
+        replica->mute_reason = PEER_MUTE_EMPTY;
+        replica->mute_since_us = now_us(replica);
+        LOG_WARN("the vote file is missing: this member does not vote until it has caught up with a leader");
+    } else if (replica->member_count > 1 && !replica->options.force_start && checkpoint->present && !checkpoint->clean &&
+               !replica->same_boot && checkpoint->durability == DURABILITY_A) {
+        replica->phase = REPLICA_MUTE;
+        replica->mute_reason = PEER_MUTE_UNCLEAN;
+        replica->mute_since_us = now_us(replica);
+        LOG_WARN("the machine went down uncleanly in durability class A: this member does not vote until it has caught up with a leader");
+    } else {
+        rv = start_driver(replica, committed, error);
+    }
+    replica->checkpoint.clean = false;
+    replica->checkpoint_dirty = true;
+    return rv;
+}
+
+void replica_close(struct replica *replica)
+{
+    if (replica->env == NULL)
+        return;
+    raft_driver_close(&replica->driver);
+    vote_file_close(&replica->votes);
+    ledger_close(&replica->ledger);
+    buffer_close(&replica->gather);
+    buffer_close(&replica->configuration);
+    buffer_close(&replica->save.snapshot);
+    free(replica->gather_sizes);
+    replica->gather_sizes = NULL;
+}
+
+/* ---- applying ---- */
+
+/* False: stop (nothing could be applied now). */
+static bool apply_one(struct replica *replica)
+{
+    struct mapped_file_queue *data = &replica->ledger.data;
+    raft_index index = replica->applied + 1;
+    uint64_t position = replica->applied_end;
+    bool replay = (int64_t)index - 1 <= replica->snapshot_index;
+    struct dledger_callbacks *callbacks = &replica->callbacks;
+    struct ledger_entry entry;
+    struct error error;
+    const uint8_t *bytes;
+    struct slice body;
+
+    bytes = mapped_file_queue_at(data, position, LEDGER_BLANK_SIZE);
+    if (bytes == NULL || ledger_is_blank(bytes))
+        position = position - position % data->file_size + (position % data->file_size == 0 ? 0 : data->file_size);
+    bytes = mapped_file_queue_at(data, position, LEDGER_ENTRY_HEADER_SIZE);
+    if (bytes == NULL || ledger_entry_decode(&entry, bytes) != 0 || entry.index != index - 1 || entry.position != position ||
+        mapped_file_queue_at(data, position, ledger_entry_size(&entry)) == NULL) {
+        error_set(&error, ERROR_DAMAGED, "ledger in %s: committed entry %llu at position %llu cannot be read", replica->dir,
+                  (unsigned long long)(index - 1), (unsigned long long)position);
+        replica_fail(replica, &error);
+        return false;
+    }
+    body = slice_of(bytes + LEDGER_ENTRY_HEADER_SIZE, entry.body_size);
+    switch (entry.kind) {
+    case LEDGER_ENTRY_MESSAGE: {
+        struct message_dispatch dispatch;
+        int rv = message_store_dispatch(replica->store, body, &dispatch);
+        if (rv == ERROR_NO_SPACE) {
+            if (!replica->apply_stalled)
+                LOG_ERROR("no room for queue files under %s: nothing is applied until there is", replica->options.dir);
+            replica->apply_stalled = true;
+            return false;
+        }
+        if (rv != 0) {
+            error_set(&error, rv, "entry %llu at position %llu does not fit the queues: %s", (unsigned long long)(index - 1),
+                      (unsigned long long)position, error_text(rv));
+            replica_fail(replica, &error);
+            return false;
+        }
+        replica->store->dispatched_offset = (int64_t)(position + ledger_entry_size(&entry));
+        callbacks->apply_message(callbacks->context, index - 1, &dispatch,
+                                 slice_of(body.data + dispatch.size, body.size - dispatch.size), replay);
+        break;
+    }
+    case LEDGER_ENTRY_METADATA:
+        callbacks->apply_metadata(callbacks->context, index - 1, body, replay);
+        break;
+    case LEDGER_ENTRY_CONFIGURATION:
+        if (index > replica->configuration_index) {
+            replica->configuration_index = index;
+            buffer_clear(&replica->configuration);
+            buffer_append_slice(&replica->configuration, body);
+        }
+        raft_driver_apply_configuration(&replica->driver, index, body);
+        break;
+    default:
+        break;
+    }
+    replica->applied = index;
+    replica->applied_end = position + ledger_entry_size(&entry);
+    return true;
+}
+
+/* Applies up to target, then answers those who wait for it. True when something was applied. */
+static bool apply_committed(struct replica *replica, raft_index target, uint32_t count_max)
+{
+    raft_index before = replica->applied;
+    uint32_t count = 0;
+
+    if (target > raft_driver_last(&replica->driver))
+        target = raft_driver_last(&replica->driver);
+    if (replica->apply_stalled)
+        return false;
+    while (replica->applied < target && count < count_max && apply_one(replica))
+        count++;
+    replica->more_to_apply = replica->applied < target && !replica->apply_stalled && replica->phase != REPLICA_FAILED;
+    if (replica->applied == before)
+        return false;
+    replica->checkpoint_dirty = true;
+    while (replica->pending_head != NULL && replica->pending_head->index < replica->applied)
+        pending_finish_head(replica, 0);
+    return true;
+}
+
+/* ---- leading ---- */
+
+static void update_role(struct replica *replica)
+{
+    struct raft_driver *driver = &replica->driver;
+    bool leads = raft_driver_leads(driver) && !driver->failed;
+    uint64_t term = driver->started ? raft_current_term(&driver->raft) : replica->votes.term;
+    uint64_t leader = raft_driver_leader(driver);
+
+    if (replica->accepting && (!leads || term != replica->leadership_term)) {
+        replica->accepting = false;
+        drop_gathered(replica);
+        pending_fail_all(replica, replica->phase == REPLICA_FAILED ? ERROR_IO : ERROR_LEADERSHIP_LOST);
+    }
+    if (leads && !replica->accepting && replica->applied >= replica->accept_from && !replica->stopping) {
+        replica->accepting = true;
+        replica->leadership_term = term;
+        replica->round_last = 0;
+        drop_gathered(replica);
+        message_store_reset_append_offsets(replica->store);
+    }
+    if (leader != 0)
+        replica->hurry_until_us = 0;
+    if (leader != replica->known_leader || term != replica->known_term || replica->accepting != replica->known_accepting) {
+        replica->known_leader = leader;
+        replica->known_term = term;
+        replica->known_accepting = replica->accepting;
+        replica->callbacks.role_changed(replica->callbacks.context);
+    }
+}
+
+uint8_t *replica_reserve(struct replica *replica, size_t body_size, int64_t *physical_offset, int *code)
+{
+    struct ledger *ledger = &replica->ledger;
+    uint32_t size = (uint32_t)(LEDGER_ENTRY_HEADER_SIZE + body_size);
+    uint8_t *room;
+
+    if (!replica->accepting) {
+        *code = replica->phase == REPLICA_FAILED ? ERROR_IO : raft_driver_leader(&replica->driver) == 0 ? ERROR_NO_LEADER : ERROR_NOT_LEADER;
+        return NULL;
+    }
+    if (body_size > LEDGER_ENTRY_SIZE_MAX - LEDGER_ENTRY_HEADER_SIZE || size + LEDGER_BLANK_SIZE > ledger->data.file_size) {
+        *code = ERROR_TOO_LARGE;
+        return NULL;
+    }
+    if (replica->gather.size >= REPLICA_GATHER_MAX || replica->gather_count >= REPLICA_IN_FLIGHT_MAX) {
+        *code = ERROR_BUSY;
+        return NULL;
+    }
+    if (replica->gather_count == 0) {
+        replica->gather_end = ledger->end_position;
+        replica->gather_chain = ledger->last_chain;
+    }
+    replica->reserved_position = ledger_place(ledger, replica->gather_end, size);
+    if (replica->reserve_failed && replica->reserved_position + size + LEDGER_BLANK_SIZE > ledger->reserved_end) {
+        *code = ERROR_NO_SPACE;
+        return NULL;
+    }
+    if (replica->gather_count == replica->gather_sizes_capacity) {
+        uint32_t capacity = replica->gather_sizes_capacity == 0 ? 1024 : replica->gather_sizes_capacity * 2;
+        uint32_t *sizes = realloc(replica->gather_sizes, capacity * sizeof *sizes);
+        if (sizes == NULL) {
+            *code = ERROR_NO_MEMORY;
+            return NULL;
+        }
+        replica->gather_sizes = sizes;
+        replica->gather_sizes_capacity = capacity;
+    }
+    room = buffer_reserve(&replica->gather, size);
+    if (room == NULL) {
+        replica->gather.failed = false;
+        *code = ERROR_NO_MEMORY;
+        return NULL;
+    }
+    replica->reserved_size = size;
+    *physical_offset = (int64_t)(replica->reserved_position + LEDGER_ENTRY_HEADER_SIZE);
+    *code = 0;
+    return room + LEDGER_ENTRY_HEADER_SIZE;
+}
+
+void replica_append(struct replica *replica, enum ledger_entry_kind kind, struct append_entry_request *request)
+{
+    raft_index index = raft_driver_last(&replica->driver) + 1 + replica->gather_count;
+    raft_index uncommitted = index - replica->driver.commit;
+    struct ledger_entry entry = {
+        .index = index - 1,
+        .term = replica->leadership_term,
+        .position = replica->reserved_position,
+        .kind = (uint8_t)kind,
+        .uncommitted = uncommitted < LEDGER_UNCOMMITTED_MAX ? (uint32_t)uncommitted : LEDGER_UNCOMMITTED_MAX,
+        .body_size = (uint32_t)(replica->reserved_size - LEDGER_ENTRY_HEADER_SIZE),
+    };
+
+    assert(replica->accepting && replica->reserved_size > 0);
+    replica->gather_chain = ledger_entry_seal(&entry, replica->gather.data + replica->gather.size, replica->gather_chain);
+    replica->gather.size += replica->reserved_size;
+    replica->gather_sizes[replica->gather_count++] = (uint32_t)replica->reserved_size;
+    replica->gather_end = replica->reserved_position + replica->reserved_size;
+    replica->reserved_size = 0;
+    if (request != NULL) {
+        request->index = index - 1;
+        request->term = entry.term;
+        request->position = (int64_t)entry.position;
+        request->deadline_us = now_us(replica) + replica->options.max_wait_ms * 1000ull;
+        pending_add(replica, request);
+    }
+}
+
+/* The rule that lets batches form by themselves: the next round leaves when the one before has committed, unless much has gathered or that
+ * one takes long (a far peer, a slow disk). */
+static bool may_submit(const struct replica *replica)
+{
+    raft_index last = raft_driver_last(&replica->driver);
+    raft_index in_flight = last - replica->driver.commit;
+
+    if (replica->gather_count == 0 || !replica->accepting)
+        return false;
+    if (replica->driver.commit >= replica->round_last)
+        return true;
+    if (in_flight + REPLICA_SUBMIT_MAX > REPLICA_IN_FLIGHT_MAX)
+        return false;
+    return replica->gather.size >= REPLICA_ROUND_BYTES || now_us(replica) - replica->round_started_us >= REPLICA_ROUND_AGE_US;
+}
+
+static bool submit_gathered(struct replica *replica)
+{
+    struct ledger *ledger = &replica->ledger;
+    size_t size = 0;
+    uint32_t count = 0;
+    uint64_t end;
+    int rv;
+
+    if (replica->gather_count <= REPLICA_SUBMIT_MAX) {
+        count = replica->gather_count;
+        size = replica->gather.size;
+        end = replica->gather_end;
+    } else {
+        for (; count < REPLICA_SUBMIT_MAX; count++)
+            size += replica->gather_sizes[count];
+        const uint8_t *last = replica->gather.data + size - replica->gather_sizes[count - 1];
+        end = load_u64(last + 24) + replica->gather_sizes[count - 1];
+    }
+    /* Behind the step there is no way back, so the room must be there before it. The pool is making it: its report starts the next turn. */
+    if (end + LEDGER_BLANK_SIZE > ledger->reserved_end) {
+        struct ledger_reservation job;
+        while (!ledger->reserving && end + LEDGER_BLANK_SIZE > ledger->reserved_end && ledger_reservation_next(ledger, &job)) {
+            ledger_reservation_run(&job);
+            ledger_reservation_done(ledger, &job);
+            if (job.result != 0) {
+                replica->reserve_failed = true;
+                replica->reserve_errno = -job.result;
+                break;
+            }
+        }
+        /* What was gathered keeps its places (queue offsets were given out in order) and waits for room or for its deadline. */
+        if (end + LEDGER_BLANK_SIZE > ledger->reserved_end)
+            return false;
+    }
+    rv = raft_driver_submit(&replica->driver, replica->gather.data, size, count);
+    if (rv != 0) {
+        /* Leadership is being transferred or was lost. Queue offsets that were given out behind the log's end are taken back only when the whole
+         * log is applied, so that none in flight is used again. */
+        drop_gathered(replica);
+        replica->accepting = false;
+        replica->accept_from = raft_driver_last(&replica->driver);
+        pending_fail_all(replica, ERROR_LEADERSHIP_LOST);
+        return false;
+    }
+    if (count < replica->gather_count) {
+        memmove(replica->gather.data, replica->gather.data + size, replica->gather.size - size);
+        memmove(replica->gather_sizes, replica->gather_sizes + count, (replica->gather_count - count) * sizeof *replica->gather_sizes);
+    }
+    replica->gather.size -= size;
+    replica->gather_count -= count;
+    replica->round_last = raft_driver_last(&replica->driver);
+    replica->round_started_us = now_us(replica);
+    replica->announce_due_us = 0;
+    return true;
+}
+
+/* ---- background work ---- */
+
+static void start_sync(struct replica *replica)
+{
+    struct raft_driver *driver = &replica->driver;
+
+    if (replica->syncing || !driver->started || driver->failed || replica->options.durability != DURABILITY_B)
+        return;
+    if (driver->raft.last_stored >= raft_driver_last(driver))
+        return;
+    if (!ledger_sync_next(&replica->ledger, &replica->sync)) {
+        raft_driver_persisted(driver, raft_driver_last(driver));
+        return;
+    }
+    replica->syncing = true;
+    driver->sync_cap = UINT64_MAX;
+    replica->io.sync(replica->io.context, &replica->sync);
+}
+
+void replica_synced(struct replica *replica)
+{
+    struct error error;
+
+    replica->syncing = false;
+    replica->fdatasync_count += (uint64_t)replica->sync.count;
+    if (replica->sync.result != 0) {
+        error_set(&error, ERROR_IO, "ledger in %s: fdatasync: %s", replica->dir, strerror(-replica->sync.result));
+        replica_fail(replica, &error);
+        return;
+    }
+    raft_driver_persisted(&replica->driver, (raft_index)(replica->sync.index + 1));
+}
+
+static void start_reserve(struct replica *replica)
+{
+    if (replica->ledger.reserving || replica->phase == REPLICA_FAILED || (replica->reserve_failed && now_us(replica) < replica->reserve_retry_us))
+        return;
+    if (ledger_reservation_next(&replica->ledger, &replica->reservation))
+        replica->io.reserve(replica->io.context, &replica->reservation);
+}
+
+void replica_reserved(struct replica *replica)
+{
+    ledger_reservation_done(&replica->ledger, &replica->reservation);
+    if (replica->reservation.result != 0) {
+        if (!replica->reserve_failed)
+            LOG_ERROR("ledger in %s: no room can be reserved: %s; sends are refused until there is", replica->dir,
+                      strerror(-replica->reservation.result));
+        replica->reserve_failed = true;
+        replica->reserve_errno = -replica->reservation.result;
+        replica->reserve_retry_us = now_us(replica) + 500000;
+    } else if (replica->reserve_failed) {
+        replica->reserve_failed = false;
+        LOG_INFO("ledger in %s: there is room again", replica->dir);
+    }
+}
+
+void replica_save_run(struct replica_save *save)
+{
+    save->result = 0;
+    if (save->snapshot_path[0] != '\0')
+        save->result = metadata_snapshot_write(save->env, save->snapshot_path, buffer_slice(&save->snapshot), &save->error);
+    if (save->result == 0) {
+        if (save->snapshot_path[0] != '\0')
+            save->checkpoint.snapshot_index = save->snapshot_index;
+        save->result = checkpoint_save(&save->checkpoint, save->env, save->checkpoint_path, &save->error);
+    }
+}
+
+static void fill_checkpoint(struct replica *replica, struct checkpoint *checkpoint)
+{
+    const struct ledger *ledger = &replica->ledger;
+
+    checkpoint->present = true;
+    checkpoint->boot_id = replica->env->ops->boot_id(replica->env);
+    checkpoint->durability = (uint8_t)replica->options.durability;
+    checkpoint->begin_index = ledger->begin_index;
+    checkpoint->begin_position = mapped_file_queue_begin(&ledger->data);
+    checkpoint->dispatched_position = replica->applied_end;
+    checkpoint->committed_index = (int64_t)replica->applied - 1;
+    if (replica->applied == 0 ||
+        !ledger_end_of(ledger, replica->applied - 1, &checkpoint->committed_end_position, &checkpoint->committed_chain)) {
+        checkpoint->committed_index = -1;
+        checkpoint->committed_end_position = 0;
+        checkpoint->committed_chain = 0;
+    }
+    checkpoint->committed_term = replica->applied == 0 ? 0 : ledger_term_of(ledger, replica->applied - 1);
+    if (replica->configuration_index > 0 && replica->configuration.size <= sizeof checkpoint->configuration) {
+        checkpoint->configuration_index = replica->configuration_index - 1;
+        checkpoint->configuration_size = (uint32_t)replica->configuration.size;
+        memcpy(checkpoint->configuration, replica->configuration.data, replica->configuration.size);
+    }
+    checkpoint->term_count = 0;
+    size_t from = ledger->term_count > CHECKPOINT_TERMS_MAX ? ledger->term_count - CHECKPOINT_TERMS_MAX : 0;
+    for (size_t i = from; i < ledger->term_count && ledger->terms[i].first_index < replica->applied; i++) {
+        checkpoint->terms[checkpoint->term_count].term = ledger->terms[i].term;
+        checkpoint->terms[checkpoint->term_count++].first_index = ledger->terms[i].first_index;
+    }
+}
+
+/* Hands checkpoint (and snapshot if it is due or asked for) to the pool. */
+static void start_save(struct replica *replica, bool with_snapshot)
+{
+    struct replica_save *save = &replica->save;
+
+    if (replica->saving)
+        return;
+    fill_checkpoint(replica, &replica->checkpoint);
+    save->env = replica->env;
+    save->checkpoint = replica->checkpoint;
+    path_in(replica, "checkpoint", save->checkpoint_path, sizeof save->checkpoint_path);
+    save->snapshot_path[0] = '\0';
+    if (with_snapshot && (int64_t)replica->applied - 1 > replica->snapshot_index) {
+        save->snapshot_index = (int64_t)replica->applied - 1;
+        save->snapshot_position = replica->applied_end;
+        buffer_clear(&save->snapshot);
+        if (metadata_snapshot_begin(&save->snapshot, save->snapshot_index) == 0 &&
+            replica->callbacks.snapshot(replica->callbacks.context, (uint64_t)save->snapshot_index, &save->snapshot) == 0 &&
+            metadata_snapshot_end(&save->snapshot) == 0)
+            metadata_snapshot_path(replica->env, replica->dir, replica->snapshot_index, save->snapshot_path, sizeof save->snapshot_path);
+    }
+    replica->saving = true;
+    replica->checkpoint_dirty = false;
+    replica->io.save(replica->io.context, save);
+}
+
+void replica_saved(struct replica *replica)
+{
+    struct replica_save *save = &replica->save;
+
+    replica->saving = false;
+    replica->checkpoint.sequence = save->checkpoint.sequence;
+    if (save->result != 0) {
+        /* A lost checkpoint costs time at the next start, not data. */
+        LOG_ERROR("checkpoint in %s: %s", replica->dir, save->error.message);
+        replica->checkpoint_dirty = true;
+        return;
+    }
+    if (save->snapshot_path[0] != '\0') {
+        replica->snapshot_index = save->snapshot_index;
+        replica->snapshot_position = save->snapshot_position;
+        replica->checkpoint.snapshot_index = save->snapshot_index;
+        buffer_close(&save->snapshot);
+        buffer_init(&save->snapshot, 0);
+    }
+    if (replica->configuration_index > 0)
+        raft_driver_move_trail(&replica->driver, (raft_index)(save->checkpoint.committed_index + 1), buffer_slice(&replica->configuration),
+                               replica->configuration_index);
+}
+
+/* ---- members ---- */
+
+static struct replica_peer *peer_of(struct replica *replica, uint64_t id)
+{
+    return id >= 1 && id <= (uint64_t)replica->member_count && id != replica->id ? &replica->peers[id - 1] : NULL;
+}
+
+void replica_hello(struct replica *replica, uint64_t to, struct peer_hello *hello)
+{
+    *hello = (struct peer_hello){
+        .version = PEER_PROTOCOL_VERSION,
+        .from = replica->id,
+        .to = to,
+        .incarnation = replica->checkpoint.incarnation,
+        .segment_size = replica->options.segment_size,
+        .term = replica->votes.term,
+        .last_index = raft_driver_last(&replica->driver),
+        .last_term = replica->ledger.last_term,
+        .mute = (uint8_t)replica->mute_reason,
+        .started = replica->phase == REPLICA_RUNNING,
+    };
+    snprintf(hello->cluster, sizeof hello->cluster, "%s", replica->options.cluster);
+    snprintf(hello->group, sizeof hello->group, "%s", replica->options.group);
+    snprintf(hello->broker_address, sizeof hello->broker_address, "%s", replica->broker_address);
+}
+
+const char *replica_check_hello(struct replica *replica, const struct peer_hello *hello)
+{
+    char *why = replica->why_not;
+    size_t size = sizeof replica->why_not;
+
+    if (hello->version != PEER_PROTOCOL_VERSION)
+        snprintf(why, size, "peer protocol version %u, ours is %u", hello->version, PEER_PROTOCOL_VERSION);
+    else if (strcmp(hello->cluster, replica->options.cluster) != 0)
+        snprintf(why, size, "cluster \"%.64s\", ours is \"%.64s\"", hello->cluster, replica->options.cluster);
+    else if (strcmp(hello->group, replica->options.group) != 0)
+        snprintf(why, size, "group \"%.64s\", ours is \"%.64s\"", hello->group, replica->options.group);
+    else if (hello->from == replica->id)
+        snprintf(why, size, "the same id as ours (%s): dLegerSelfId is given twice", replica->options.self_id);
+    else if (peer_of(replica, hello->from) == NULL)
+        snprintf(why, size, "member number %llu is not in our dLegerPeers", (unsigned long long)hello->from);
+    else if (hello->to != replica->id)
+        snprintf(why, size, "looks for member number %llu, this is %llu: dLegerPeers differ", (unsigned long long)hello->to,
+                 (unsigned long long)replica->id);
+    else if (hello->segment_size != replica->options.segment_size)
+        snprintf(why, size, "mappedFileSizeCommitLog %llu, ours is %llu: all members need the same", (unsigned long long)hello->segment_size,
+                 (unsigned long long)replica->options.segment_size);
+    else
+        return NULL;
+    return why;
+}
+
+/* Looks whether a member that waits or is mute may go on. */
+static void review_members(struct replica *replica)
+{
+    struct error error;
+    int running = 0;
+    int young = 0; /* empty, or holding no more than the first entry of the first term */
+    int unclean = 0;
+    int missing = 0;
+    int rv = 0;
+
+    if (replica->phase != REPLICA_WAITING && replica->phase != REPLICA_MUTE)
+        return;
+    for (int i = 0; i < replica->member_count; i++) {
+        const struct replica_peer *peer = &replica->peers[i];
+        if ((uint64_t)i + 1 == replica->id)
+            continue;
+        if (!peer->connected || !peer->greeted) {
+            missing++;
+            continue;
+        }
+        running += peer->hello.started && peer->hello.last_index > 1;
+        young += peer->hello.last_index <= 1 && peer->hello.term <= 1;
+        unclean += peer->hello.mute == PEER_MUTE_UNCLEAN;
+    }
+    if (replica->phase == REPLICA_WAITING && running > 0) {
+        replica->phase = REPLICA_MUTE;
+        LOG_WARN("this directory is empty among members that are not: mute until it has caught up with a leader");
+    }
+    if (missing > 0)
+        return; /* whoever is missing may know more */
+    if (replica->phase == REPLICA_WAITING && young == replica->member_count - 1) {
+        rv = bootstrap(replica, &error);
+    } else if (replica->mute_reason == PEER_MUTE_UNCLEAN && running + unclean == replica->member_count - 1 &&
+               running < replica->member_count / 2 + 1) {
+        LOG_ERROR("durability class A: a majority went down uncleanly, so what was acknowledged last may be lost; electing from what is left");
+        rv = start_driver(replica, (raft_index)(replica->checkpoint.committed_index + 1), &error);
+    }
+    if (rv != 0)
+        replica_fail(replica, &error);
+}
+
+void replica_peer_connected(struct replica *replica, uint64_t id, const struct peer_hello *hello)
+{
+    struct replica_peer *peer = peer_of(replica, id);
+
+    if (peer == NULL)
+        return;
+    peer->connected = true;
+    peer->greeted = true;
+    peer->hello = *hello;
+    replica->members[id - 1].connected = true;
+    snprintf(replica->members[id - 1].broker_address, sizeof replica->members[id - 1].broker_address, "%s", hello->broker_address);
+    review_members(replica);
+}
+
+void replica_peer_lost(struct replica *replica, uint64_t id)
+{
+    struct replica_peer *peer = peer_of(replica, id);
+
+    if (peer == NULL)
+        return;
+    peer->connected = false;
+    peer->greeted = false;
+    replica->members[id - 1].connected = false;
+}
+
+static void hurry(struct replica *replica)
+{
+    /* Staggered by place, so that two survivors do not split the vote; repeated, since the one asked first may still believe in the old leader. */
+    raft_driver_hurry(&replica->driver, (uint32_t)(5 + 15 * (replica->id - 1)));
+    replica->hurry_next_us = now_us(replica) + 60000 + 10000 * replica->id;
+}
+
+void replica_peer_gone(struct replica *replica, uint64_t id)
+{
+    if (replica->phase != REPLICA_RUNNING || (raft_driver_leader(&replica->driver) != id && replica->hurry_until_us == 0))
+        return;
+    if (raft_driver_leader(&replica->driver) == id)
+        replica->hurry_until_us = now_us(replica) + 2000000;
+    hurry(replica);
+}
+
+/* ---- fetching what was forgotten ---- */
+
+static void send_fetch(struct replica *replica)
+{
+    struct peer_message message = {.type = PEER_FETCH};
+
+    message.fetch.next_index = raft_driver_last(&replica->driver) + 1;
+    message.fetch.previous_term = replica->ledger.last_term;
+    replica->fetch_sent_us = now_us(replica);
+    for (int i = 0; i < replica->member_count; i++) {
+        if (replica->peers[i].connected && replica->peers[i].greeted && replica->peers[i].hello.started)
+            replica->io.send(replica->io.context, (uint64_t)i + 1, &message, NULL, 0);
+    }
+}
+
+/* As leader: entries for a mute member. Others stay silent. */
+static void answer_fetch(struct replica *replica, uint64_t from, const struct peer_message *in)
+{
+    struct peer_message out = {.type = PEER_FETCH_RESULT};
+    raft_index previous = in->fetch.next_index - 1;
+    raft_index last = raft_driver_last(&replica->driver);
+    raft_index match = 0;
+    const uint8_t *run = NULL;
+    size_t size = 0;
+
+    if (!raft_driver_leads(&replica->driver) || in->fetch.next_index == 0)
+        return;
+    out.fetch_result.term = raft_current_term(&replica->driver.raft);
+    out.fetch_result.commit = replica->driver.commit;
+    out.fetch_result.last_index = last;
+    if (raft_match_index(&replica->driver.raft, from, &match) == 0)
+        out.fetch_result.match = match;
+    out.fetch_result.previous_index = previous;
+    if (previous > last || (previous > 0 && ledger_term_of(&replica->ledger, previous - 1) != in->fetch.previous_term)) {
+        out.fetch_result.previous_term = 0;
+        out.flags = 1; /* our log has another entry there */
+    } else {
+        out.fetch_result.previous_term = in->fetch.previous_term;
+        if (previous < last)
+            out.count = ledger_run(&replica->ledger, previous, REPLICA_SUBMIT_MAX, PEER_RUN_MAX, &run, &size);
+        out.body_size = (uint32_t)size;
+    }
+    replica->io.send(replica->io.context, from, &out, run, size);
+}
+
+static void receive_fetched(struct replica *replica, uint64_t from, const struct peer_message *in, const uint8_t *run)
+{
+    struct ledger *ledger = &replica->ledger;
+    raft_index last = raft_driver_last(&replica->driver);
+    raft_index target;
+    struct error error;
+    int rv = 0;
+
+    if (replica->phase != REPLICA_MUTE || in->fetch_result.previous_index != last || in->fetch_result.term < replica->votes.term)
+        return;
+    if (in->flags == 1) {
+        raft_index committed = (raft_index)(replica->checkpoint.committed_index + 1);
+        if (last <= committed) {
+            error_set(&error, ERROR_DAMAGED, "the leader's log contradicts entry %llu, which is committed here", last - 1);
+            replica_fail(replica, &error);
+            return;
+        }
+        rv = ledger_truncate(ledger, committed);
+    } else if (in->count > 0) {
+        if (ledger_check_run(ledger, run, in->body_size, in->count, last, ledger->last_term, ledger->end_position, ledger->last_chain,
+                             in->fetch_result.term, &error) != 0) {
+            LOG_WARN("fetched entries behind index %llu are refused: %s", last, error.message);
+            return;
+        }
+        rv = ledger_append(ledger, run, in->body_size, in->count);
+    }
+    if (rv == ERROR_NO_SPACE)
+        return; /* the timer asks again */
+    if (rv != 0) {
+        replica_fail(replica, &ledger->failure);
+        return;
+    }
+    last = raft_driver_last(&replica->driver);
+    target = in->fetch_result.match > in->fetch_result.commit ? in->fetch_result.match : in->fetch_result.commit;
+    /* A vote that was given and forgotten can only matter while its election runs, which two time-outs outlive. */
+    if (last < target || last == 0 || now_us(replica) - replica->mute_since_us < 2000ull * replica->options.election_timeout_ms) {
+        if (last < in->fetch_result.last_index)
+            send_fetch(replica);
+        return;
+    }
+    rv = sync_now(replica, &error);
+    if (rv == 0)
+        rv = vote_file_save(&replica->votes, in->fetch_result.term, from, &error);
+    if (rv == 0)
+        rv = start_driver(replica, in->fetch_result.commit < last ? in->fetch_result.commit : last, &error);
+    if (rv != 0)
+        replica_fail(replica, &error);
+    else
+        LOG_INFO("caught up to index %llu: this member votes again", last - 1);
+}
+
+void replica_receive(struct replica *replica, uint64_t from, const struct peer_message *message, const uint8_t *body)
+{
+    if (replica->phase == REPLICA_FAILED || peer_of(replica, from) == NULL)
+        return;
+    if (message->type == PEER_FETCH)
+        answer_fetch(replica, from, message);
+    else if (message->type == PEER_FETCH_RESULT)
+        receive_fetched(replica, from, message, body);
+    else
+        raft_driver_receive(&replica->driver, from, message, body);
+}
+
+/* ---- turn and tick ---- */
+
+bool replica_turn(struct replica *replica)
+{
+    struct raft_driver *driver = &replica->driver;
+    bool applied = false;
+
+    if (!replica->driver_ready)
+        return false;
+    for (int i = 0; i < 4; i++) {
+        bool worked = false;
+        if (driver->started && replica->options.durability == DURABILITY_A)
+            raft_driver_persisted(driver, raft_driver_last(driver));
+        if (driver->started && replica->applied < driver->commit)
+            worked = apply_committed(replica, driver->commit, REPLICA_APPLY_TURN_MAX);
+        applied |= worked;
+        update_role(replica);
+        if (may_submit(replica))
+            worked |= submit_gathered(replica);
+        start_sync(replica);
+        if (!worked || replica->phase == REPLICA_FAILED)
+            break;
+    }
+    if (replica->phase == REPLICA_FAILED)
+        update_role(replica);
+    start_reserve(replica);
+    if (applied && raft_driver_leads(driver) && driver->commit > replica->announced && replica->member_count > 1)
+        replica->announce_due_us = driver->commit >= raft_driver_last(driver) ? now_us(replica) + REPLICA_ANNOUNCE_MS * 1000 : 0;
+    if (applied)
+        replica->callbacks.applied(replica->callbacks.context);
+    return replica->more_to_apply;
+}
+
+void replica_tick(struct replica *replica)
+{
+    uint64_t now = now_us(replica);
+
+    if (!replica->driver_ready)
+        return;
+    if (replica->phase == REPLICA_RUNNING) {
+        raft_driver_tick(&replica->driver);
+        if (replica->hurry_until_us != 0 && now >= replica->hurry_next_us) {
+            if (now < replica->hurry_until_us && raft_driver_leader(&replica->driver) == 0)
+                hurry(replica);
+            else if (now >= replica->hurry_until_us)
+                replica->hurry_until_us = 0;
+            else
+                replica->hurry_next_us = now + 60000;
+        }
+    }
+    if (replica->phase == REPLICA_MUTE && now >= replica->fetch_sent_us + FETCH_RETRY_US)
+        send_fetch(replica);
+    while (replica->pending_head != NULL && now >= replica->pending_head->deadline_us)
+        pending_finish_head(replica, ERROR_QUORUM_TIMEOUT);
+    if (replica->announce_due_us != 0 && now >= replica->announce_due_us) {
+        replica->announce_due_us = 0;
+        replica->announced = replica->driver.commit;
+        raft_driver_announce_commit(&replica->driver);
+    }
+    if (replica->apply_stalled)
+        replica->apply_stalled = false; /* try again in the next turn */
+    if (now >= replica->checkpoint_due_us && !replica->saving && replica->checkpoint_dirty && replica->phase == REPLICA_RUNNING) {
+        start_save(replica, replica->applied_end - replica->snapshot_position >= REPLICA_SNAPSHOT_BYTES);
+        replica->checkpoint_due_us = now + REPLICA_CHECKPOINT_MS * 1000;
+    }
+}
+
+uint64_t replica_deadline_us(const struct replica *replica)
+{
+    uint64_t due = UINT64_MAX;
+#define EARLIER(time) due = (time) < due ? (time) : due
+    if (replica->driver.started && !replica->driver.failed && replica->driver.timeout_ms < UINT64_MAX / 1000)
+        EARLIER(replica->driver.timeout_ms * 1000);
+    if (replica->pending_head != NULL)
+        EARLIER(replica->pending_head->deadline_us);
+    if (replica->announce_due_us != 0)
+        EARLIER(replica->announce_due_us);
+    if (replica->gather_count > 0)
+        EARLIER(replica->round_started_us + REPLICA_ROUND_AGE_US);
+    if (replica->checkpoint_dirty && !replica->saving && replica->phase == REPLICA_RUNNING)
+        EARLIER(replica->checkpoint_due_us);
+    if (replica->phase == REPLICA_MUTE)
+        EARLIER(replica->fetch_sent_us + FETCH_RETRY_US);
+    if (replica->reserve_failed)
+        EARLIER(replica->reserve_retry_us);
+    if (replica->hurry_until_us != 0)
+        EARLIER(replica->hurry_next_us);
+    if (replica->apply_stalled)
+        EARLIER(now_us(replica) + 200000);
+#undef EARLIER
+    return due;
+}
+
+bool replica_stop_step(struct replica *replica)
+{
+    struct error error;
+
+    if (!replica->stopping) {
+        replica->stopping = true;
+        replica->accepting = false;
+        drop_gathered(replica);
+        pending_fail_all(replica, ERROR_STOPPED);
+    }
+    if (replica->syncing || replica->saving || replica->ledger.reserving)
+        return false;
+    if (replica->phase == REPLICA_FAILED || !replica->driver.started)
+        return true;
+    while (replica->applied < replica->driver.commit && apply_committed(replica, replica->driver.commit, UINT32_MAX))
+        ;
+    if (sync_now(replica, &error) != 0 || message_store_sync(replica->store) != 0) {
+        LOG_ERROR("clean stop: sync failed; the next start does more work");
+        return true;
+    }
+    replica->checkpoint.synced_dispatched_position = replica->applied_end;
+    replica->checkpoint.clean = true;
+    start_save(replica, true);
+    return true;
+}
+
+/* ---- state ---- */
+
+int replica_leader_member(const struct replica *replica)
+{
+    return (int)replica->known_leader - 1;
+}
+
+const char *replica_why_not(const struct replica *replica)
+{
+    char *why = (char *)(uintptr_t)replica->why_not;
+    size_t size = sizeof replica->why_not;
+
+    if (replica->phase == REPLICA_FAILED)
+        snprintf(why, size, "this node's log failed: %.200s", replica->failure.message);
+    else if (replica->reserve_failed)
+        snprintf(why, size, "the broker's disk is full: no room can be reserved for the log (%s)", strerror(replica->reserve_errno));
+    else if (replica->stopping)
+        snprintf(why, size, "the broker is shutting down");
+    else if (replica->phase == REPLICA_WAITING)
+        snprintf(why, size, "no leader yet: waiting for all %d members of group %s at their first start", replica->member_count,
+                 replica->options.group);
+    else if (replica->phase == REPLICA_MUTE)
+        snprintf(why, size, "this node is catching up with the group");
+    else if (replica->known_leader == 0)
+        snprintf(why, size, "no leader in group %s", replica->options.group);
+    else if (replica->known_leader != replica->id)
+        snprintf(why, size, "not the leader, the leader is %s", replica->members[replica->known_leader - 1].id);
+    else if (!replica->accepting)
+        snprintf(why, size, "the leader is applying the log of its predecessor");
+    else
+        snprintf(why, size, "too many messages wait for the quorum");
+    return why;
+}
+
+void replica_state(const struct replica *replica, struct dledger_state *state)
+{
+    struct raft *raft = (struct raft *)(uintptr_t)&replica->driver.raft;
+
+    *state = (struct dledger_state){
+        .accepting = replica->accepting && !replica->reserve_failed,
+        .term = replica->driver.started ? raft_current_term(raft) : replica->votes.term,
+        .leader = replica_leader_member(replica),
+        .last_index = replica->ledger.last_index,
+        .commit_index = (int64_t)replica->driver.commit - 1,
+        .applied_index = (int64_t)replica->applied - 1,
+        .committed_position = (int64_t)replica->applied_end,
+        .begin_position = (int64_t)mapped_file_queue_begin(&replica->ledger.data),
+        .durability = replica->options.durability,
+        .up_since_ms = replica->up_since_ms,
+        .fdatasync_count = replica->fdatasync_count,
+        .failed = replica->phase == REPLICA_FAILED,
+        .disk_full = replica->reserve_failed,
+        .member_count = replica->member_count,
+    };
+    switch (replica->driver.started && !replica->driver.failed ? raft_state(raft) : RAFT_UNAVAILABLE) {
+    case RAFT_FOLLOWER:
+        state->role = DLEDGER_FOLLOWER;
+        break;
+    case RAFT_CANDIDATE:
+        state->role = DLEDGER_CANDIDATE;
+        break;
+    case RAFT_LEADER:
+        state->role = DLEDGER_LEADER;
+        break;
+    default:
+        state->role = DLEDGER_UNKNOWN;
+        break;
+    }
+    for (int i = 0; i < replica->member_count; i++) {
+        struct dledger_member *member = &state->members[i];
+        raft_index match;
+        *member = replica->members[i];
+        if (state->role == DLEDGER_LEADER && !member->self && raft_match_index(raft, member->raft_id, &match) == 0 && match > 0)
+            member->match_index = match - 1;
+        if (member->self) {
+            member->connected = true;
+            member->match_index = replica->ledger.last_index < 0 ? UINT64_MAX : (uint64_t)replica->ledger.last_index;
+            snprintf(member->broker_address, sizeof member->broker_address, "%s", replica->broker_address);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+/* One member of the group without its threads and sockets: gathers appends, drives Raft, applies what committed, answers who waits, keeps the
+ * checkpoint. Everything that blocks or talks goes out through struct replica_io, so that the simulator runs this same code.
+ *
+ * One loop turn: replica_turn() applies what committed, answers, submits what was gathered, starts a sync. Indexes here are Raft's (1-based)
+ * unless a name says otherwise.
+ */
+#ifndef LEDGERMQ_DLEDGER_REPLICA_H
+#define LEDGERMQ_DLEDGER_REPLICA_H
+
+#include "dledger/dledger_commit_log.h"
+#include "dledger/raft_driver.h"
+
+#define REPLICA_GATHER_MAX (8u << 20)      /* bytes gathered but not submitted; more is refused as busy */
+#define REPLICA_IN_FLIGHT_MAX 60000u       /* entries submitted but not committed (bounds the core's commit scan) */
+#define REPLICA_SUBMIT_MAX 4096u           /* entries of one submit */
+#define REPLICA_APPLY_TURN_MAX 8192u       /* entries applied in one turn, so that a long replay leaves the loop responsive */
+#define REPLICA_SNAPSHOT_BYTES (64u << 20) /* a metadata snapshot every so many bytes of log */
+#define REPLICA_CHECKPOINT_MS 1000u
+#define REPLICA_ANNOUNCE_MS 3u             /* an idle leader tells its followers the commit index after this */
+#define REPLICA_ROUND_AGE_US 3000u         /* a round older than this no longer holds back the next one */
+#define REPLICA_ROUND_BYTES (256u << 10)   /* neither does a round when this much has been gathered */
+
+enum replica_phase {
+    REPLICA_WAITING, /* empty, waits until all members are connected and say empty */
+    REPLICA_MUTE,    /* forgot something: fetches, does not vote or count */
+    REPLICA_RUNNING,
+    REPLICA_FAILED,
+    REPLICA_STOPPED,
+};
+
+/* A file to be written away from the loop: checkpoint, and maybe the metadata snapshot before it. */
+struct replica_save {
+    struct env *env;
+    char checkpoint_path[512];
+    char snapshot_path[512]; /* "" = no snapshot */
+    struct checkpoint checkpoint;
+    struct buffer snapshot; /* whole file */
+    int64_t snapshot_index; /* DLedger index */
+    uint64_t snapshot_position;
+    int result;
+    struct error error;
+};
+void replica_save_run(struct replica_save *save); /* any thread */
+
+struct replica_io {
+    void *context;
+    void (*send)(void *context, uint64_t to, struct peer_message *message, const uint8_t *run, size_t run_size);
+    void (*cut)(void *context);                                        /* drop connections with unsent entries */
+    void (*sync)(void *context, struct ledger_sync *sync);             /* -> replica_synced() */
+    void (*reserve)(void *context, struct ledger_reservation *job);    /* -> replica_reserved() */
+    void (*save)(void *context, struct replica_save *save);            /* -> replica_saved() */
+    void (*hello_changed)(void *context);                              /* what we say of ourselves changed: tell the peers */
+};
+
+struct replica_peer {
+    bool connected;
+    bool greeted; /* its hello has been seen on this connection */
+    struct peer_hello hello;
+};
+
+struct replica {
+    struct env *env;
+    struct dledger_options options;
+    struct replica_io io;
+    struct dledger_callbacks callbacks;
+    struct message_store *store;
+    char dir[400]; /* .../dledger-n0 */
+
+    uint64_t id; /* Raft id */
+    int member_count;
+    struct dledger_member members[DLEDGER_MEMBERS_MAX]; /* sorted by id text; Raft id = place + 1 */
+    struct replica_peer peers[DLEDGER_MEMBERS_MAX];
+    char broker_address[128];
+
+    enum replica_phase phase;
+    enum peer_mute mute_reason;
+    uint64_t mute_since_us;
+    uint64_t fetch_sent_us;
+    bool same_boot;
+    bool stopping;
+    struct error failure;
+
+    struct checkpoint checkpoint; /* newest contents, saved from time to time */
+    bool checkpoint_dirty;
+    uint64_t checkpoint_due_us;
+    bool saving;
+    struct replica_save save;
+    int64_t snapshot_index; /* DLedger index of the metadata snapshot on disk, -1 = none */
+    uint64_t snapshot_position;
+
+    struct ledger ledger;
+    struct vote_file votes;
+    struct raft_driver driver;
+    bool driver_ready;
+
+    /* gathered, not yet submitted */
+    struct buffer gather;
+    uint32_t gather_count;
+    uint64_t gather_end;   /* position behind the last gathered entry */
+    uint32_t gather_chain;
+    size_t reserved_size;  /* bytes of the reserved entry (header included), 0 = none */
+    uint64_t reserved_position;
+    uint32_t *gather_sizes; /* entry sizes, for cutting the gathered run into submits */
+    uint32_t gather_sizes_capacity;
+
+    struct append_entry_request *pending_head, *pending_tail;
+
+    raft_index round_last;  /* last index of the newest round in flight */
+    uint64_t round_started_us;
+
+    raft_index applied;
+    uint64_t applied_end;   /* position behind the last applied entry */
+    bool apply_stalled;     /* a queue file found no room: retried by the timer */
+    bool more_to_apply;
+    raft_index accept_from; /* leader: accepts appends once this is applied */
+    bool accepting;
+    uint64_t known_leader, known_term;
+    bool known_accepting;
+    uint64_t leadership_term; /* term in which append offsets were reset */
+
+    struct ledger_sync sync;
+    bool syncing;
+    struct ledger_reservation reservation;
+    bool reserve_failed;
+    int reserve_errno;
+    uint64_t reserve_retry_us;
+
+    uint64_t announce_due_us; /* 0 = nothing to announce */
+    raft_index announced;
+    uint64_t hurry_until_us;
+    uint64_t hurry_next_us;
+    int64_t up_since_ms;
+    uint64_t fdatasync_count;
+    raft_index configuration_index; /* newest committed configuration */
+    struct buffer configuration;
+    char why_not[256];
+};
+
+/* Opens and recovers everything in options->dir. broker_address: told to the peers. */
+int replica_open(struct replica *replica, struct env *env, const struct dledger_options *options, const struct dledger_callbacks *callbacks,
+                 const struct replica_io *io, const char *broker_address, struct log_view *view, struct error *error);
+/* Restores metadata, recovers the store, applies what is known to be committed; a group of one starts to lead. */
+int replica_start(struct replica *replica, struct message_store *store, struct error *error);
+void replica_close(struct replica *replica);
+
+/* End of a loop turn. Returns true when there is more to apply: call again soon, without waiting for an event. */
+bool replica_turn(struct replica *replica);
+/* Runs what is due. */
+void replica_tick(struct replica *replica);
+/* When the next tick is due, on env's monotonic clock; UINT64_MAX = never. */
+uint64_t replica_deadline_us(const struct replica *replica);
+
+void replica_receive(struct replica *replica, uint64_t from, const struct peer_message *message, const uint8_t *body);
+void replica_peer_connected(struct replica *replica, uint64_t id, const struct peer_hello *hello);
+void replica_peer_lost(struct replica *replica, uint64_t id);
+/* Its process is gone for certain: the reconnect was refused. */
+void replica_peer_gone(struct replica *replica, uint64_t id);
+void replica_hello(struct replica *replica, uint64_t to, struct peer_hello *hello);
+/* NULL when acceptable, else why not (static text or replica-owned). */
+const char *replica_check_hello(struct replica *replica, const struct peer_hello *hello);
+
+void replica_synced(struct replica *replica);   /* replica->sync has been run */
+void replica_reserved(struct replica *replica); /* replica->reservation has been run */
+void replica_saved(struct replica *replica);    /* replica->save has been run */
+
+/* Before a clean stop, when nothing is in flight any more: true when all that is committed is applied, durable and the checkpoint says clean. */
+bool replica_stop_step(struct replica *replica);
+
+uint8_t *replica_reserve(struct replica *replica, size_t body_size, int64_t *physical_offset, int *code);
+void replica_append(struct replica *replica, enum ledger_entry_kind kind, struct append_entry_request *request);
+void replica_state(const struct replica *replica, struct dledger_state *state);
+const char *replica_why_not(const struct replica *replica);
+/* Place of a peer in members, -1 = none. */
+int replica_leader_member(const struct replica *replica);
+
+#endif
