@@ -407,7 +407,8 @@ HEADERS(X)
 HOT_HEADERS(X)
 #undef X
 
-/* send_message_request_header_decode takes the short keys for codes 310, 320 and 325; _encode writes the long ones, this the short ones. */
+/* send_message_request_header_decode takes the short keys for codes 310, 320 and 325 (errors say the long ones); _encode writes the long ones,
+ * this the short ones. */
 void send_message_request_header_encode_v2(const struct send_message_request_header *header, struct remoting_writer *writer);
 
 #endif

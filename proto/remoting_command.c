@@ -1,0 +1,719 @@
+#include "proto/remoting_command.h"
+
+#include <assert.h>
+
+#include "proto/decimal.h"
+#include "proto/json.h"
+#include "proto/json_string.h"
+
+#define PREFIX_SIZE 8u              /* length field and header word */
+#define HEADER_SIZE_MAX 0xFFFFFFu   /* 24 bits of the header word */
+#define NESTING_MAX 60u             /* of values that are skipped */
+
+int64_t remoting_frame_size(struct slice data)
+{
+    if (data.size < 4)
+        return 0;
+    uint32_t length = load_u32(data.data);
+    if (length < 4 || length > REMOTING_FRAME_MAX - 4)
+        return -1;
+    return (int64_t)length + 4;
+}
+
+/* ---- JSON header: one pass over the bytes, which are changed where a string has escapes ---- */
+
+struct scan {
+    uint8_t *at;
+    uint8_t *end;
+};
+
+static inline uint8_t peek(const struct scan *scan)
+{
+    return scan->at < scan->end ? *scan->at : 0;
+}
+
+static bool skip_comment(struct scan *scan)
+{
+    if (scan->end - scan->at < 2)
+        return false;
+    if (scan->at[1] == '/') {
+        uint8_t *line = memchr(scan->at, '\n', (size_t)(scan->end - scan->at));
+        scan->at = line == NULL ? scan->end : line + 1;
+        return true;
+    }
+    if (scan->at[1] != '*')
+        return false;
+    uint8_t *stop = memmem(scan->at + 2, (size_t)(scan->end - scan->at - 2), "*/", 2);
+    if (stop == NULL)
+        return false;
+    scan->at = stop + 2;
+    return true;
+}
+
+/* White space, and comments as fastjson takes them. Returns the character behind, 0 at the end or at a broken comment. */
+static uint8_t skip_space_slowly(struct scan *scan)
+{
+    for (;;) {
+        uint8_t c = peek(scan);
+        if (c == ' ' || c == '\n' || c == '\r' || c == '\t' || c == '\f' || c == '\b')
+            scan->at++;
+        else if (c != '/')
+            return c;
+        else if (!skip_comment(scan))
+            return 0;
+    }
+}
+
+static inline uint8_t skip_space(struct scan *scan)
+{
+    uint8_t c = peek(scan);
+    return c > ' ' && c != '/' ? c : skip_space_slowly(scan);
+}
+
+#define ONES 0x0101010101010101ull
+#define HIGHS 0x8080808080808080ull
+
+static inline uint64_t zero_bytes(uint64_t word)
+{
+    /* Exact up to and including the first zero byte, which is all that is asked. */
+    return (word - ONES) & ~word & HIGHS;
+}
+
+static inline uint64_t quote_or_escape(uint64_t word, uint64_t quotes)
+{
+    return zero_bytes(word ^ quotes) | zero_bytes(word ^ ONES * '\\');
+}
+
+static inline unsigned first_byte(uint64_t marks)
+{
+    return (unsigned)__builtin_ctzll(marks) / 8;
+}
+
+/* The rest of a string from its first escape on: undoes it inside the frame. `to` never overtakes `at`, and eight bytes stored at `to` end before
+ * the next byte to be read. */
+static bool unescape_rest(struct scan *scan, uint8_t *start, uint8_t quote, struct slice *out)
+{
+    uint8_t *at = scan->at;
+    uint8_t *to = scan->at;
+    uint64_t quotes = ONES * quote;
+
+    for (;;) {
+        while (scan->end - at >= 8) {
+            uint64_t word;
+            memcpy(&word, at, 8);
+            uint64_t marks = quote_or_escape(word, quotes);
+            memcpy(to, &word, 8);
+            if (marks != 0) {
+                to += first_byte(marks);
+                at += first_byte(marks);
+                break;
+            }
+            to += 8;
+            at += 8;
+        }
+        while (at != scan->end && *at != quote && *at != '\\')
+            *to++ = *at++;
+        if (at == scan->end)
+            return false;
+        if (*at == quote)
+            break;
+        /* Longest escape: a surrogate pair, 12 bytes. One that reaches over the closing quote has no hexadecimal digit there and fails. */
+        ptrdiff_t size = 2;
+        if (scan->end - at < 2)
+            return false;
+        if (at[1] == 'x')
+            size = 4;
+        else if (at[1] == 'u')
+            size = scan->end - at >= 12 && at[6] == '\\' && at[7] == 'u' && (at[2] | 0x20) == 'd' ? 12 : 6;
+        if (scan->end - at < size)
+            return false;
+        uint8_t *next = json_unescape(at, at + size, to);
+        if (next == NULL)
+            return false;
+        to = next;
+        at += size;
+    }
+    *out = slice_of(start, (size_t)(to - start));
+    scan->at = at + 1;
+    return true;
+}
+
+/* At the opening quote. */
+static inline bool read_string(struct scan *scan, struct slice *out)
+{
+    uint8_t quote = *scan->at++;
+    uint8_t *start = scan->at;
+    uint8_t *at = start;
+    uint64_t quotes = ONES * quote;
+
+    while (scan->end - at >= 8) {
+        uint64_t word;
+        memcpy(&word, at, 8);
+        uint64_t marks = quote_or_escape(word, quotes);
+        if (marks != 0) {
+            at += first_byte(marks);
+            break;
+        }
+        at += 8;
+    }
+    while (at != scan->end && *at != quote && *at != '\\')
+        at++;
+    if (at == scan->end)
+        return false;
+    if (*at == '\\') {
+        scan->at = at;
+        return unescape_rest(scan, start, quote, out);
+    }
+    *out = slice_of(start, (size_t)(at - start));
+    scan->at = at + 1;
+    return true;
+}
+
+static bool is_word(uint8_t c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '$' ||
+           c == '-' || c == '+' || c == '.';
+}
+
+static bool read_word(struct scan *scan, struct slice *out)
+{
+    uint8_t *start = scan->at;
+    while (is_word(peek(scan)))
+        scan->at++;
+    *out = slice_of(start, (size_t)(scan->at - start));
+    return out->size > 0;
+}
+
+/* At a bracket: the text up to the one that closes it. Its content is of no interest, so only brackets and strings are looked at. */
+static bool read_nested(struct scan *scan, struct slice *out)
+{
+    uint8_t *start = scan->at;
+    uint64_t objects = 0; /* a bit per open bracket: is it an object? */
+    unsigned depth = 0;
+    do {
+        uint8_t c = peek(scan);
+        switch (c) {
+        case '{':
+        case '[':
+            if (++depth > NESTING_MAX)
+                return false;
+            objects = objects << 1 | (c == '{');
+            break;
+        case '}':
+        case ']':
+            if ((objects & 1) != (c == '}'))
+                return false;
+            objects >>= 1;
+            depth--;
+            break;
+        case '"':
+        case '\'':
+            for (scan->at++; peek(scan) != c; scan->at++) {
+                if (peek(scan) == '\\')
+                    scan->at++;
+                if (scan->at >= scan->end)
+                    return false;
+            }
+            break;
+        default:
+            if (scan->at >= scan->end)
+                return false;
+        }
+        scan->at++;
+    } while (depth > 0);
+    *out = slice_of(start, (size_t)(scan->at - start));
+    return true;
+}
+
+static bool is_null(struct slice word)
+{
+    return word.size == 4 && memcmp(word.data, "null", 4) == 0;
+}
+
+static bool word_is_value(struct slice word)
+{
+    uint8_t c = word.data[0];
+    return (c >= '0' && c <= '9') || c == '-' || slice_equal_text(word, "true") || slice_equal_text(word, "false");
+}
+
+/* Any value as text: a string undone, a number or boolean by its letters, a container as it stands. data NULL for null. */
+static bool read_text(struct scan *scan, struct slice *out)
+{
+    uint8_t c = skip_space(scan);
+    if (c == '"' || c == '\'')
+        return read_string(scan, out);
+    if (c == '{' || c == '[')
+        return read_nested(scan, out);
+    if (!read_word(scan, out))
+        return false;
+    if (is_null(*out)) {
+        *out = (struct slice){0};
+        return true;
+    }
+    return word_is_value(*out);
+}
+
+/* A number, plain or quoted. null and "" leave it as it is. */
+static bool read_i32(struct scan *scan, int32_t *out)
+{
+    struct slice text;
+    uint8_t c = skip_space(scan);
+    if (c >= '0' && c <= '9') {
+        uint8_t *start = scan->at;
+        uint32_t sum = 0;
+        while (scan->at - start < 9 && (c = peek(scan)) >= '0' && c <= '9') {
+            sum = sum * 10 + (c - '0');
+            scan->at++;
+        }
+        if (!is_word(peek(scan))) {
+            *out = (int32_t)sum;
+            return true;
+        }
+        scan->at = start;
+    }
+    if (!read_text(scan, &text))
+        return false;
+    return text.size == 0 || is_null(text) || slice_to_i32(text, out);
+}
+
+static const char *const language_names[] = {"JAVA",  "CPP",  "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY",
+                                             "OTHER", "HTTP", "GO",     "PHP",    "OMS",    "RUST",   "NODE_JS"};
+#define LANGUAGES (sizeof language_names / sizeof language_names[0])
+
+static bool read_language(struct scan *scan, uint8_t *out)
+{
+    struct slice text;
+    int32_t ordinal;
+    bool string = skip_space(scan) == '"';
+
+    *out = REMOTING_LANGUAGE_JAVA;
+    if (!read_text(scan, &text))
+        return false;
+    if (text.data == NULL)
+        return true;
+    if (!string) {
+        if (!slice_to_i32(text, &ordinal) || ordinal < 0 || ordinal >= (int32_t)LANGUAGES)
+            return false;
+        *out = (uint8_t)ordinal;
+        return true;
+    }
+    for (uint8_t i = 0; i < LANGUAGES; i++) {
+        if (slice_equal_text(text, language_names[i])) {
+            *out = i;
+            break;
+        }
+    }
+    return true;
+}
+
+/* Behind a member: a comma (maybe the last thing before the bracket) or the closing bracket. *more says which. */
+static inline bool read_separator(struct scan *scan, bool *more)
+{
+    uint8_t c = skip_space(scan);
+    scan->at++;
+    if (c == ',') {
+        c = skip_space(scan);
+        *more = c != '}';
+        if (!*more)
+            scan->at++;
+        return true;
+    }
+    *more = false;
+    return c == '}';
+}
+
+static inline bool read_key(struct scan *scan, struct slice *key)
+{
+    uint8_t c = skip_space(scan);
+    if (!(c == '"' || c == '\'' ? read_string(scan, key) : read_word(scan, key)))
+        return false;
+    if (skip_space(scan) != ':')
+        return false;
+    scan->at++;
+    return true;
+}
+
+static int read_ext_fields(struct scan *scan, struct remoting_command *command)
+{
+    uint8_t c = skip_space(scan);
+    uint32_t count = 0;
+    bool more = true;
+
+    command->ext_count = 0;
+    if (c != '{') {
+        struct slice word;
+        return read_word(scan, &word) && is_null(word) ? 0 : ERROR_MALFORMED;
+    }
+    scan->at++;
+    if (skip_space(scan) == '}') {
+        scan->at++;
+        return 0;
+    }
+    while (more) {
+        struct remoting_ext_field field;
+        if (!read_key(scan, &field.name))
+            return ERROR_MALFORMED;
+        c = skip_space(scan);
+        if (!(c == '"' ? read_string(scan, &field.value) : read_text(scan, &field.value)))
+            return ERROR_MALFORMED;
+        if (field.value.data != NULL) {
+            if (count == REMOTING_EXT_FIELDS_MAX)
+                return ERROR_TOO_LARGE;
+            command->ext[count++] = field;
+        }
+        if (!read_separator(scan, &more))
+            return ERROR_MALFORMED;
+    }
+    command->ext_count = count;
+    return 0;
+}
+
+#define KEY_IS(key, text) ((key).size == sizeof(text) - 1 && memcmp((key).data, text, sizeof(text) - 1) == 0)
+
+static int read_member(struct scan *scan, struct slice key, struct remoting_command *command)
+{
+    struct slice ignored;
+    bool ok;
+
+    if (KEY_IS(key, "extFields"))
+        return read_ext_fields(scan, command);
+    if (KEY_IS(key, "code")) {
+        ok = read_i32(scan, &command->code);
+    } else if (KEY_IS(key, "flag")) {
+        ok = read_i32(scan, &command->flag);
+    } else if (KEY_IS(key, "opaque")) {
+        command->has_opaque = skip_space(scan) != 'n';
+        ok = read_i32(scan, &command->opaque);
+    } else if (KEY_IS(key, "version")) {
+        ok = read_i32(scan, &command->version);
+    } else if (KEY_IS(key, "language")) {
+        ok = read_language(scan, &command->language);
+    } else if (KEY_IS(key, "remark")) {
+        ok = read_text(scan, &command->remark);
+    } else {
+        ok = read_text(scan, &ignored);
+    }
+    return ok ? 0 : ERROR_MALFORMED;
+}
+
+static int decode_json(uint8_t *header, size_t size, struct remoting_command *command)
+{
+    struct scan scan = {header, header + size};
+    struct slice key;
+    bool more = true;
+
+    if (skip_space(&scan) != '{')
+        return ERROR_MALFORMED;
+    scan.at++;
+    if (skip_space(&scan) == '}') {
+        scan.at++;
+        more = false;
+    }
+    while (more) {
+        if (!read_key(&scan, &key))
+            return ERROR_MALFORMED;
+        int rv = read_member(&scan, key, command);
+        if (rv != 0)
+            return rv;
+        if (!read_separator(&scan, &more))
+            return ERROR_MALFORMED;
+    }
+    skip_space(&scan);
+    return scan.at == scan.end ? 0 : ERROR_MALFORMED;
+}
+
+/* ---- binary header ---- */
+
+static int decode_binary_ext(struct cursor *cursor, struct remoting_command *command)
+{
+    uint32_t count = 0;
+    while (cursor->at != cursor->end) {
+        if (cursor_left(cursor) < 2)
+            return ERROR_MALFORMED;
+        size_t name_size = load_u16(cursor->at);
+        if (name_size > INT16_MAX || cursor_left(cursor) < 2 + name_size + 4)
+            return ERROR_MALFORMED;
+        struct slice name = slice_of(cursor->at + 2, name_size);
+        size_t value_size = load_u32(name.data + name_size);
+        if (cursor_left(cursor) - 2 - name_size - 4 < value_size)
+            return ERROR_MALFORMED;
+        struct slice value = slice_of(name.data + name_size + 4, value_size);
+        cursor->at = value.data + value_size;
+        /* Java reads an empty string as null, and a null field is an absent one. */
+        if (name_size == 0 || value_size == 0)
+            continue;
+        if (count == REMOTING_EXT_FIELDS_MAX)
+            return ERROR_TOO_LARGE;
+        command->ext[count++] = (struct remoting_ext_field){name, value};
+    }
+    command->ext_count = count;
+    return 0;
+}
+
+static int decode_binary(const uint8_t *header, size_t size, struct remoting_command *command)
+{
+    struct cursor cursor = cursor_of(slice_of(header, size));
+
+    command->code = (int16_t)cursor_u16(&cursor);
+    command->language = cursor_u8(&cursor);
+    command->version = (int16_t)cursor_u16(&cursor);
+    command->opaque = (int32_t)cursor_u32(&cursor);
+    command->has_opaque = true;
+    command->flag = (int32_t)cursor_u32(&cursor);
+    struct slice remark = cursor_slice(&cursor, cursor_u32(&cursor));
+    if (remark.size > 0)
+        command->remark = remark;
+    size_t ext_size = cursor_u32(&cursor);
+    if (cursor.failed || ext_size != cursor_left(&cursor))
+        return ERROR_MALFORMED;
+    return decode_binary_ext(&cursor, command);
+}
+
+int remoting_command_decode(uint8_t *frame, size_t size, struct remoting_command *command)
+{
+    if (size < PREFIX_SIZE || size > REMOTING_FRAME_MAX || load_u32(frame) != size - 4)
+        return ERROR_MALFORMED;
+    uint32_t word = load_u32(frame + 4);
+    uint32_t header_size = word & HEADER_SIZE_MAX;
+    if (header_size == 0 || header_size > size - PREFIX_SIZE)
+        return ERROR_MALFORMED;
+
+    /* Not a memset: the ext array is 3 KiB and most of it stays unused. */
+    command->code = 0;
+    command->version = 0;
+    command->opaque = 0;
+    command->flag = 0;
+    command->language = REMOTING_LANGUAGE_JAVA;
+    command->serialize_type = (uint8_t)(word >> 24);
+    command->has_opaque = false;
+    command->remark = (struct slice){0};
+    command->body = slice_of(frame + PREFIX_SIZE + header_size, size - PREFIX_SIZE - header_size);
+    command->ext_count = 0;
+    switch (command->serialize_type) {
+    case REMOTING_JSON:
+        return decode_json(frame + PREFIX_SIZE, header_size, command);
+    case REMOTING_BINARY:
+        return decode_binary(frame + PREFIX_SIZE, header_size, command);
+    default:
+        return ERROR_MALFORMED;
+    }
+}
+
+struct slice remoting_ext(const struct remoting_command *command, const char *name)
+{
+    size_t size = strlen(name);
+    for (uint32_t i = command->ext_count; i > 0; i--) {
+        const struct remoting_ext_field *field = &command->ext[i - 1];
+        if (field->name.size == size && memcmp(field->name.data, name, size) == 0)
+            return field->value;
+    }
+    return (struct slice){0};
+}
+
+/* ---- writing ---- */
+
+static inline uint8_t *room(struct buffer *out, size_t size)
+{
+    if (out->capacity - out->size >= size && !out->failed && out->data != NULL)
+        return out->data + out->size;
+    return buffer_reserve(out, size);
+}
+
+static inline void advance(struct buffer *out, const uint8_t *to)
+{
+    out->size = (size_t)(to - out->data);
+}
+
+#define PUT_LITERAL(to, text) (memcpy(to, text, sizeof(text) - 1), (to) + sizeof(text) - 1)
+
+static inline uint8_t *put_bytes(uint8_t *to, const void *data, size_t size)
+{
+    memcpy(to, data, size);
+    return to + size;
+}
+
+static void begin(struct remoting_writer *writer, struct buffer *out, uint8_t serialize_type, int32_t code, int32_t opaque,
+                  int32_t flag, const char *remark)
+{
+    *writer = (struct remoting_writer){.out = out, .frame_start = out->size, .header_start = out->size + PREFIX_SIZE,
+                                       .serialize_type = serialize_type, .code = code, .opaque = opaque,
+                                       .flag = flag, .remark = remark};
+    size_t remark_size = remark == NULL ? 0 : strlen(remark);
+    uint8_t *to = room(out, PREFIX_SIZE + 32 + (serialize_type == REMOTING_BINARY ? remark_size : 0));
+    if (to == NULL)
+        return;
+    to += PREFIX_SIZE;
+    if (serialize_type == REMOTING_BINARY) {
+        store_u16(to, (uint16_t)code);
+        to[2] = REMOTING_LANGUAGE_JAVA;
+        store_u16(to + 3, REMOTING_VERSION);
+        store_u32(to + 5, (uint32_t)opaque);
+        store_u32(to + 9, (uint32_t)flag);
+        store_u32(to + 13, (uint32_t)remark_size);
+        to = put_bytes(to + 17, remark_size == 0 ? "" : remark, remark_size);
+        writer->ext_start = (size_t)(to - out->data);
+        to += 4;
+    } else {
+        to = PUT_LITERAL(to, "{\"code\":");
+        to = decimal_put(to, code);
+    }
+    advance(out, to);
+}
+
+void remoting_writer_begin_response(struct remoting_writer *writer, struct buffer *out, uint8_t serialize_type, int32_t code,
+                                    int32_t opaque, const char *remark)
+{
+    begin(writer, out, serialize_type, code, opaque, REMOTING_FLAG_RESPONSE, remark);
+}
+
+void remoting_writer_begin_request(struct remoting_writer *writer, struct buffer *out, uint8_t serialize_type, int32_t code,
+                                   int32_t opaque, int32_t flag)
+{
+    begin(writer, out, serialize_type, code, opaque, flag, NULL);
+}
+
+/* Does text go into a JSON string as it is? Anything but plain ASCII says no and is looked at letter by letter. */
+static inline bool is_plain(const uint8_t *at, size_t size)
+{
+    while (size >= 8) {
+        uint64_t word;
+        memcpy(&word, at, 8);
+        /* A byte below 0x20 or above 0x7F, 0x7F itself, a quote, a backslash. */
+        if (((word - ONES * 0x20) | word | (word + ONES)) & HIGHS || quote_or_escape(word, ONES * '"'))
+            return false;
+        at += 8;
+        size -= 8;
+    }
+    for (; size > 0; at++, size--) {
+        if (json_special[*at] || *at >= 0x80)
+            return false;
+    }
+    return true;
+}
+
+static void ext_json(struct remoting_writer *writer, const char *name, size_t name_size, struct slice value)
+{
+    struct buffer *out = writer->out;
+    bool plain = is_plain(value.data, value.size);
+    uint8_t *to = room(out, name_size + (plain ? value.size : 0) + 24);
+    if (to == NULL)
+        return;
+    to = writer->ext_count == 0 ? PUT_LITERAL(to, ",\"extFields\":{\"") : PUT_LITERAL(to, ",\"");
+    to = put_bytes(to, name, name_size);
+    to = PUT_LITERAL(to, "\":\"");
+    if (plain) {
+        to = put_bytes(to, value.data, value.size);
+        *to++ = '"';
+        advance(out, to);
+        return;
+    }
+    advance(out, to);
+    json_append_escaped(out, value);
+    buffer_append_u8(out, '"');
+}
+
+static void ext_binary(struct remoting_writer *writer, const char *name, size_t name_size, struct slice value)
+{
+    struct buffer *out = writer->out;
+    assert(name_size <= INT16_MAX);
+    uint8_t *to = value.size > REMOTING_FRAME_MAX ? NULL : room(out, name_size + value.size + 6);
+    if (to == NULL) {
+        out->failed = true;
+        return;
+    }
+    store_u16(to, (uint16_t)name_size);
+    to = put_bytes(to + 2, name, name_size);
+    store_u32(to, (uint32_t)value.size);
+    to = put_bytes(to + 4, value.data, value.size);
+    advance(out, to);
+}
+
+void remoting_writer_ext(struct remoting_writer *writer, const char *name, struct slice value)
+{
+    assert(!writer->header_done);
+    if (value.data == NULL)
+        return;
+    if (writer->serialize_type == REMOTING_BINARY)
+        ext_binary(writer, name, strlen(name), value);
+    else
+        ext_json(writer, name, strlen(name), value);
+    writer->ext_count++;
+}
+
+void remoting_writer_ext_text(struct remoting_writer *writer, const char *name, const char *value)
+{
+    remoting_writer_ext(writer, name, slice_of_text(value));
+}
+
+void remoting_writer_ext_i64(struct remoting_writer *writer, const char *name, int64_t value)
+{
+    uint8_t digits[DECIMAL_MAX];
+    uint8_t *end = decimal_put(digits, value);
+    remoting_writer_ext(writer, name, slice_of(digits, (size_t)(end - digits)));
+}
+
+void remoting_writer_ext_bool(struct remoting_writer *writer, const char *name, bool value)
+{
+    remoting_writer_ext(writer, name, value ? SLICE_LITERAL("true") : SLICE_LITERAL("false"));
+}
+
+static void finish_json(struct remoting_writer *writer)
+{
+    struct buffer *out = writer->out;
+    uint8_t *to = room(out, 160);
+    if (to == NULL)
+        return;
+    if (writer->ext_count > 0)
+        *to++ = '}';
+    to = PUT_LITERAL(to, ",\"flag\":");
+    to = decimal_put(to, writer->flag);
+    to = PUT_LITERAL(to, ",\"language\":\"JAVA\",\"opaque\":");
+    to = decimal_put(to, writer->opaque);
+    if (writer->remark != NULL) {
+        to = PUT_LITERAL(to, ",\"remark\":\"");
+        advance(out, to);
+        json_append_escaped(out, slice_of_text(writer->remark));
+        to = room(out, 80);
+        if (to == NULL)
+            return;
+        *to++ = '"';
+    }
+    _Static_assert(REMOTING_VERSION == 409, "the text below");
+    to = PUT_LITERAL(to, ",\"serializeTypeCurrentRPC\":\"JSON\",\"version\":409}");
+    advance(out, to);
+}
+
+void remoting_writer_body(struct remoting_writer *writer)
+{
+    struct buffer *out = writer->out;
+    if (writer->header_done)
+        return;
+    writer->header_done = true;
+    if (writer->serialize_type == REMOTING_JSON)
+        finish_json(writer);
+    if (out->failed)
+        return;
+    size_t header_size = out->size - writer->header_start;
+    if (header_size > HEADER_SIZE_MAX) {
+        out->failed = true;
+        return;
+    }
+    if (writer->serialize_type == REMOTING_BINARY)
+        store_u32(out->data + writer->ext_start, (uint32_t)(out->size - writer->ext_start - 4));
+    store_u32(out->data + writer->frame_start + 4, (uint32_t)writer->serialize_type << 24 | (uint32_t)header_size);
+}
+
+void remoting_writer_end(struct remoting_writer *writer, size_t external_body_size)
+{
+    struct buffer *out = writer->out;
+    remoting_writer_body(writer);
+    size_t size = out->size - writer->frame_start;
+    if (!out->failed && (external_body_size > REMOTING_FRAME_MAX || size + external_body_size > REMOTING_FRAME_MAX))
+        out->failed = true;
+    if (out->failed) {
+        /* Only whole frames stay in the buffer. */
+        out->size = writer->frame_start;
+        return;
+    }
+    store_u32(out->data + writer->frame_start, (uint32_t)(size - 4 + external_body_size));
+}
