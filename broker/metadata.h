@@ -12,6 +12,8 @@
 
 struct append_entry_request;
 struct broker;
+struct subscription_group_config;
+struct topic_config;
 
 #define METADATA_RECORD_MAX 1048576u       /* bytes of one record */
 #define METADATA_IN_FLIGHT_MAX 16384u      /* records submitted and not yet done */
@@ -43,6 +45,10 @@ typedef void (*metadata_done)(struct broker *broker, void *context, int code);
 /* Appends the record; time_ms is stamped when 0. 0: `done` (may be NULL) is called once when it is committed and applied (code 0) or has failed, never
  * inside this call. Else ERROR_NOT_LEADER, ERROR_BUSY, ERROR_NO_SPACE, ERROR_TOO_LARGE, ...: nothing was appended. */
 int metadata_submit(struct broker *broker, Ledgermq__MetadataRecord *record, metadata_done done, void *context);
+
+/* Fills a protobuf message from settings. name: NUL-terminated, borrowed. */
+void metadata_topic_message(const struct topic_config *config, const char *name, Ledgermq__TopicConfig *message);
+void metadata_group_message(const struct subscription_group_config *config, const char *name, Ledgermq__SubscriptionGroup *message);
 
 /* dledger's callbacks: the context is struct broker. */
 void metadata_apply(struct broker *broker, uint64_t index, struct slice record, bool replay);

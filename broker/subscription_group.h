@@ -20,6 +20,7 @@ struct subscription_group_entry {
     bool overridden; /* built in, but a record has changed it */
 
     /* private */
+    struct subscription_group_config preset; /* of a built-in group */
     char *name;
     UT_hash_handle hh;
 };
@@ -31,10 +32,7 @@ struct subscription_group_table {
     uint64_t changes; /* counts every change in this process, for exports */
 
     /* private */
-    struct subscription_group_creation *creations;
-    uint32_t creation_count;
-    struct subscription_group_entry passing; /* what _need gives for a group whose record is on its way */
-    char passing_name[SUBSCRIPTION_GROUP_NAME_MAX + 1];
+    struct subscription_group_creation *creations; /* by name: records on their way */
 };
 
 int subscription_group_table_open(struct broker *broker, struct error *error);
@@ -46,6 +44,11 @@ struct subscription_group_config *subscription_group_find(struct subscription_gr
  * autoCreateSubscriptionGroup is on (or it is a CID_RMQ_SYS_ group) and its name is legal; the leader puts the record on its way and the defaults count
  * at once, so nobody has to wait. A follower only gives the defaults: the consumer's heart-beat reaches the leader as well. NULL: answer 26. */
 const struct subscription_group_config *subscription_group_need(struct broker *broker, struct slice name);
+
+typedef void (*subscription_group_ready)(struct broker *broker, void *context, int code);
+/* Makes the group with default settings (leader only). 0: `ready` (may be NULL) will be called when the record is applied or has failed, never inside
+ * this call. ERROR_EXISTS; ERROR_NOT_FOUND: auto-creation is off or the name is illegal; else ERROR_NOT_LEADER, ERROR_BUSY, ... */
+int subscription_group_create(struct broker *broker, struct slice name, subscription_group_ready ready, void *context);
 
 /* ---- for metadata.c ---- */
 

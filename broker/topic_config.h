@@ -26,6 +26,7 @@ struct topic_entry {
     bool deleting;        /* leader: a record that deletes it is on its way; no send may follow it into the log */
 
     /* private */
+    struct topic_config preset; /* of a built-in topic */
     char *name;
     struct consume_queue **queues; /* opened lazily by topic_config_queue */
     uint32_t queue_slots;
