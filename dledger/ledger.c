@@ -1,0 +1,491 @@
+/* Append, step by step: (1) room for entries and index units is made sure of, so that nothing below can run out of it; (2) the headers are walked
+ * once, index units written on the way through the mapping; (3) where the run goes on in the next segment, what belongs to the old one is written
+ * with its filler in one call; (4) the end moves. Failing in (1) changes nothing; failing later is final, since the file's state is then unknown. */
+#include "dledger/ledger_internal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TERMS_MAX (1u << 20) /* 16 MiB; an election per second for twelve days without a trim */
+
+int ledger_fail(struct ledger *ledger, int rv, const char *what, const struct mapped_file *file, uint64_t position)
+{
+    if (!ledger->failed) {
+        char name[21];
+        ledger->failed = true;
+        if (file != NULL) {
+            mapped_file_name(file->start, name);
+            error_set(&ledger->failure, ERROR_IO, "%s %s/data/%s at offset %llu: %s (errno %d)", what, ledger->dir, name,
+                      (unsigned long long)(position - file->start), strerror(-rv), -rv);
+        } else {
+            error_set(&ledger->failure, ERROR_IO, "%s %s: %s (errno %d)", what, ledger->dir, strerror(-rv), -rv);
+        }
+    }
+    return ERROR_IO;
+}
+
+void ledger_index_unit_encode(uint8_t unit[LEDGER_INDEX_UNIT], const struct ledger_entry *entry)
+{
+    store_u32(unit, LEDGER_ENTRY_MAGIC);
+    store_u64(unit + 4, entry->position);
+    store_u32(unit + 12, ledger_entry_size(entry));
+    store_u64(unit + 16, entry->index);
+    store_u64(unit + 24, entry->term);
+}
+
+int ledger_terms_add(struct ledger *ledger, uint64_t term, uint64_t index)
+{
+    if (ledger->term_count > 0 && ledger->terms[ledger->term_count - 1].term == term)
+        return 0;
+    if (ledger->term_count == ledger->term_capacity) {
+        size_t capacity = ledger->term_capacity == 0 ? 64 : ledger->term_capacity * 2;
+        struct ledger_term *terms = capacity > TERMS_MAX ? NULL : realloc(ledger->terms, capacity * sizeof *terms);
+        if (terms == NULL)
+            return ERROR_NO_MEMORY;
+        ledger->terms = terms;
+        ledger->term_capacity = capacity;
+    }
+    ledger->terms[ledger->term_count++] = (struct ledger_term){term, index};
+    return 0;
+}
+
+uint64_t ledger_place(const struct ledger *ledger, uint64_t end_position, uint32_t size)
+{
+    uint64_t left = ledger->data.file_size - end_position % ledger->data.file_size;
+    return (uint64_t)size + LEDGER_BLANK_SIZE > left ? end_position + left : end_position;
+}
+
+int ledger_check_run(const struct ledger *ledger, const uint8_t *run, size_t size, uint32_t count, uint64_t first_index, uint64_t previous_term,
+                     uint64_t previous_end, uint32_t previous_chain, uint64_t term_max, struct error *error)
+{
+    size_t at = 0;
+    for (uint32_t n = 0; n < count; n++) {
+        struct ledger_entry entry;
+        uint64_t want = first_index + n;
+        if (size - at < LEDGER_ENTRY_HEADER_SIZE || ledger_entry_decode(&entry, run + at) != 0)
+            return error_set(error, ERROR_MALFORMED, "entry %llu of a run has a bad header", (unsigned long long)want);
+        uint32_t entry_size = ledger_entry_size(&entry);
+        if (entry_size > size - at)
+            return error_set(error, ERROR_MALFORMED, "entry %llu of a run is longer than the run", (unsigned long long)want);
+        if (entry.index != want)
+            return error_set(error, ERROR_MALFORMED, "a run holds index %llu where %llu belongs", (unsigned long long)entry.index,
+                             (unsigned long long)want);
+        if (entry.term == 0 || entry.term < previous_term || entry.term > term_max)
+            return error_set(error, ERROR_MALFORMED, "entry %llu of a run has term %llu, not within %llu..%llu", (unsigned long long)want,
+                             (unsigned long long)entry.term, (unsigned long long)previous_term, (unsigned long long)term_max);
+        if ((uint64_t)entry_size + LEDGER_BLANK_SIZE > ledger->data.file_size)
+            return error_set(error, ERROR_MALFORMED, "entry %llu of a run is larger than a segment", (unsigned long long)want);
+        if (entry.position != ledger_place(ledger, previous_end, entry_size))
+            return error_set(error, ERROR_MALFORMED, "entry %llu of a run has position %llu, its place here is %llu", (unsigned long long)want,
+                             (unsigned long long)entry.position, (unsigned long long)ledger_place(ledger, previous_end, entry_size));
+        if (ledger_entry_chain(run + at, previous_chain) != entry.chain_crc)
+            return error_set(error, ERROR_DAMAGED, "entry %llu of a run breaks the chain of checksums", (unsigned long long)want);
+        if (!ledger_entry_body_ok(&entry, run + at + LEDGER_ENTRY_HEADER_SIZE))
+            return error_set(error, ERROR_DAMAGED, "entry %llu of a run has a wrong body checksum", (unsigned long long)want);
+        previous_chain = entry.chain_crc;
+        previous_term = entry.term;
+        previous_end = entry.position + entry_size;
+        at += entry_size;
+    }
+    if (at != size)
+        return error_set(error, ERROR_MALFORMED, "%zu bytes follow the last entry of a run", size - at);
+    return 0;
+}
+
+/* Where the last entry of a run ends. One segment: at a glance; else the fillers have to be found. */
+static uint64_t end_of_run(const struct ledger *ledger, const uint8_t *run, size_t size)
+{
+    uint64_t file_size = ledger->data.file_size;
+    uint64_t position = load_u64(run + 24);
+    if (position % file_size + size + LEDGER_BLANK_SIZE <= file_size)
+        return position + size;
+    uint64_t end = position;
+    for (size_t at = 0; at < size; at += load_u32(run + at + 4))
+        end = load_u64(run + at + 24) + load_u32(run + at + 4);
+    return end;
+}
+
+/* One pwritev: bytes for one segment, and the filler behind them when the next entry goes to the next segment. */
+static int write_part(struct ledger *ledger, uint64_t position, const uint8_t *data, size_t size, bool fill)
+{
+    struct mapped_file *file = mapped_file_queue_find(&ledger->data, position);
+    assert(file != NULL);
+    uint64_t offset = position - file->start;
+    uint8_t blank[LEDGER_BLANK_SIZE];
+    struct iovec iov[2];
+    int count = 0;
+    if (size > 0)
+        iov[count++] = (struct iovec){(void *)(uintptr_t)data, size};
+    if (fill) {
+        uint64_t left = ledger->data.file_size - offset - size;
+        assert(left >= LEDGER_BLANK_SIZE && left <= UINT32_MAX);
+        ledger_blank_encode(blank, (uint32_t)left);
+        iov[count++] = (struct iovec){blank, sizeof blank};
+    }
+    int rv = env_writev(ledger->env, file->file, iov, count, offset);
+    return rv == 0 ? 0 : ledger_fail(ledger, rv, "write to", file, position);
+}
+
+int ledger_append(struct ledger *ledger, const uint8_t *run, size_t size, uint32_t count)
+{
+    if (ledger->failed)
+        return ERROR_IO;
+    if (count == 0)
+        return 0;
+    assert(size >= LEDGER_ENTRY_HEADER_SIZE);
+    uint64_t end = end_of_run(ledger, run, size);
+    uint64_t first = (uint64_t)(ledger->last_index + 1);
+    if (end > ledger->reserved_end) {
+        int rv = ledger_reserve_data(ledger, end);
+        if (rv != 0)
+            return rv;
+    }
+    if ((first + count) * LEDGER_INDEX_UNIT > ledger->index_reserved_end) {
+        int rv = ledger_reserve_index(ledger, (first + count) * LEDGER_INDEX_UNIT);
+        if (rv != 0)
+            return rv;
+    }
+
+    struct ledger_entry entry = {.term = ledger->last_term};
+    uint64_t previous_end = ledger->end_position;
+    uint64_t part_position = previous_end; /* where the bytes from part_at on go */
+    size_t part_at = 0, at = 0;
+    for (uint32_t n = 0; n < count; n++) {
+        uint64_t term = entry.term;
+        int rv = size - at < LEDGER_ENTRY_HEADER_SIZE ? ERROR_MALFORMED : ledger_entry_decode(&entry, run + at);
+        uint32_t entry_size = ledger_entry_size(&entry);
+        assert(rv == 0 && entry_size <= size - at);
+        assert(entry.index == first + n && entry.term >= term);
+        assert(entry.position == ledger_place(ledger, previous_end, entry_size));
+        if (entry.position != previous_end) {
+            rv = write_part(ledger, part_position, run + part_at, at - part_at, true);
+            if (rv != 0)
+                return rv;
+            part_position = entry.position;
+            part_at = at;
+        }
+        if (ledger_terms_add(ledger, entry.term, entry.index) != 0)
+            return ledger_fail(ledger, -ENOMEM, "table of terms of", NULL, 0);
+        ledger_index_unit_encode(ledger_index_unit(ledger, entry.index), &entry);
+        previous_end = entry.position + entry_size;
+        at += entry_size;
+    }
+    assert(at == size && previous_end == end);
+    int rv = write_part(ledger, part_position, run + part_at, at - part_at, false);
+    if (rv != 0)
+        return rv;
+    ledger->last_index = (int64_t)entry.index;
+    ledger->last_term = entry.term;
+    ledger->last_chain = entry.chain_crc;
+    ledger->end_position = end;
+    return 0;
+}
+
+uint64_t ledger_last_in_segment(const struct ledger *ledger, uint64_t first, uint64_t segment_end)
+{
+    uint64_t low = first, high = (uint64_t)ledger->last_index;
+    while (low < high) {
+        uint64_t middle = low + (high - low + 1) / 2;
+        uint64_t position;
+        uint32_t size;
+        uint64_t term;
+        bool found = ledger_locate(ledger, middle, &position, &size, &term);
+        assert(found);
+        if (position < segment_end)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+/* The order makes every state that a kill can leave a valid log, maybe with a torn last entry: the segments behind go first, from the last one;
+ * then the rest of the segment of the cut is zeroed from the back, in pieces that a kill cannot split. So no valid entry is ever seen behind a
+ * bad one, which recovery would have to take for damage. After a power cut some of it may be undone until the sync: then the removed entries
+ * are still a valid log, or a log with a hole, which is cut after a reboot; nobody has been told of the cut before it is durable. */
+int ledger_truncate(struct ledger *ledger, uint64_t first_removed)
+{
+    if (ledger->failed)
+        return ERROR_IO;
+    if ((int64_t)first_removed > ledger->last_index)
+        return 0;
+    assert((int64_t)first_removed >= ledger->begin_index);
+    assert((int64_t)first_removed > ledger->begin_index || first_removed == 0);
+
+    uint64_t new_end = 0, new_term = 0;
+    uint32_t new_chain = 0;
+    if (first_removed > 0) {
+        struct ledger_entry last;
+        const uint8_t *bytes = ledger_entry(ledger, first_removed - 1, &last);
+        assert(bytes != NULL);
+        new_end = last.position + ledger_entry_size(&last);
+        new_term = last.term;
+        new_chain = last.chain_crc;
+    }
+    struct mapped_file *file = mapped_file_queue_find(&ledger->data, new_end);
+    assert(file != NULL);
+    uint64_t file_end = file->start + ledger->data.file_size;
+    uint64_t old_end = ledger->end_position;
+    if (old_end > file_end) {
+        /* The log goes on in later segments, so this one ends with a filler: behind its last entry, or at the cut itself. */
+        uint64_t position, term;
+        uint32_t size;
+        old_end = new_end;
+        if (ledger_locate(ledger, first_removed, &position, &size, &term) && position < file_end) {
+            ledger_locate(ledger, ledger_last_in_segment(ledger, first_removed, file_end), &position, &size, &term);
+            old_end = position + size;
+        }
+        old_end += LEDGER_BLANK_SIZE;
+    }
+
+    ledger_cancel_reservation(ledger);
+    struct error error;
+    if (mapped_file_queue_cut(&ledger->data, file_end, &error) != 0) {
+        if (!ledger->failed) {
+            ledger->failed = true;
+            ledger->failure = error;
+        }
+        return ERROR_IO;
+    }
+    int rv = ledger_zero_backwards(ledger, file, new_end, old_end);
+    if (rv != 0)
+        return ledger_fail(ledger, rv, "cut of", file, new_end);
+    rv = env_sync(ledger->env, file->file);
+    if (rv != 0)
+        return ledger_fail(ledger, rv, "sync of", file, new_end);
+
+    for (int64_t index = (int64_t)first_removed; index <= ledger->last_index; index++) {
+        if (index >= ledger->index_verified_from)
+            memset(ledger_index_unit(ledger, (uint64_t)index), 0, LEDGER_INDEX_UNIT);
+    }
+    ledger->last_index = (int64_t)first_removed - 1;
+    ledger->last_term = new_term;
+    ledger->last_chain = new_chain;
+    ledger->end_position = new_end;
+    if (ledger->reserved_end > file_end)
+        ledger->reserved_end = file_end;
+    while (ledger->term_count > 0 && ledger->terms[ledger->term_count - 1].first_index >= first_removed)
+        ledger->term_count--;
+    if (ledger->index_verified_from > ledger->last_index + 1)
+        ledger->index_verified_from = ledger->last_index + 1;
+    if (ledger->synced_index > ledger->last_index)
+        ledger->synced_index = ledger->last_index;
+    if (ledger->synced_position > new_end)
+        ledger->synced_position = new_end;
+    if (ledger->sync_out && ledger->sync_cap_index > ledger->last_index) {
+        ledger->sync_cap_index = ledger->last_index;
+        ledger->sync_cap_position = new_end;
+    }
+    return 0;
+}
+
+/* ---- reading ---- */
+
+/* The header at position as entry `index`; false when there is another one or none. */
+static bool header_is(const struct ledger *ledger, uint64_t index, uint64_t position, struct ledger_entry *entry)
+{
+    const uint8_t *header = mapped_file_queue_at(&ledger->data, position, LEDGER_ENTRY_HEADER_SIZE);
+    return header != NULL && ledger_entry_decode(entry, header) == 0 && entry->index == index && entry->position == position &&
+           position + ledger_entry_size(entry) <= ledger->end_position;
+}
+
+/* Index files are never synced: after a power cut a unit older than what recovery rewrote may be gone or old. The entry itself decides; a lost
+ * unit is found again by walking the headers from the nearest good one before it. */
+static bool locate_checked(const struct ledger *ledger, uint64_t index, struct ledger_entry *entry)
+{
+    const uint8_t *unit = ledger_index_unit(ledger, index);
+    if (unit != NULL && header_is(ledger, index, load_u64(unit + 4), entry))
+        return true;
+    uint64_t from = index;
+    uint64_t position = ledger->data.files[0]->start;
+    bool found = false;
+    while (!found && from > (uint64_t)ledger->begin_index) {
+        from--;
+        unit = ledger_index_unit(ledger, from);
+        found = unit != NULL && header_is(ledger, from, load_u64(unit + 4), entry);
+    }
+    if (!found && !header_is(ledger, from, position, entry))
+        return false;
+    while (from < index) {
+        uint64_t end = entry->position + ledger_entry_size(entry);
+        uint64_t next_file = end - end % ledger->data.file_size + ledger->data.file_size;
+        from++;
+        if (!header_is(ledger, from, end, entry) && !header_is(ledger, from, next_file, entry))
+            return false;
+        /* Its blocks may be missing too, and a store into a hole of a full disk is a SIGBUS: the unit is left as it is. */
+    }
+    return true;
+}
+
+bool ledger_locate(const struct ledger *ledger, uint64_t index, uint64_t *position, uint32_t *size, uint64_t *term)
+{
+    if (index > INT64_MAX || (int64_t)index < ledger->begin_index || (int64_t)index > ledger->last_index)
+        return false;
+    if ((int64_t)index < ledger->index_verified_from) {
+        struct ledger_entry entry;
+        if (!locate_checked(ledger, index, &entry))
+            return false;
+        *position = entry.position;
+        *size = ledger_entry_size(&entry);
+        *term = entry.term;
+        return true;
+    }
+    const uint8_t *unit = ledger_index_unit(ledger, index);
+    *position = load_u64(unit + 4);
+    *size = load_u32(unit + 12);
+    *term = load_u64(unit + 24);
+    return true;
+}
+
+const uint8_t *ledger_entry(const struct ledger *ledger, uint64_t index, struct ledger_entry *entry)
+{
+    uint64_t position, term;
+    uint32_t size;
+    if (!ledger_locate(ledger, index, &position, &size, &term))
+        return NULL;
+    const uint8_t *bytes = mapped_file_queue_at(&ledger->data, position, size);
+    if (bytes == NULL || ledger_entry_decode(entry, bytes) != 0 || entry->index != index || ledger_entry_size(entry) != size)
+        return NULL;
+    return bytes;
+}
+
+uint64_t ledger_term_of(const struct ledger *ledger, uint64_t index)
+{
+    if (index > INT64_MAX || (int64_t)index < ledger->begin_index || (int64_t)index > ledger->last_index)
+        return 0;
+    size_t low = 0, high = ledger->term_count; /* the last term with first_index <= index is at low - 1 in the end */
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (ledger->terms[middle].first_index <= index)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low > 0)
+        return ledger->terms[low - 1].term;
+    /* Older than the table, which a checkpoint bounds. */
+    uint64_t position, term;
+    uint32_t size;
+    return ledger_locate(ledger, index, &position, &size, &term) ? term : 0;
+}
+
+bool ledger_end_of(const struct ledger *ledger, uint64_t index, uint64_t *end_position, uint32_t *chain)
+{
+    if (index == UINT64_MAX) {
+        *end_position = 0;
+        *chain = 0;
+        return true;
+    }
+    if ((int64_t)index == ledger->last_index && ledger->last_index >= ledger->begin_index) {
+        *end_position = ledger->end_position;
+        *chain = ledger->last_chain;
+        return true;
+    }
+    struct ledger_entry entry;
+    if (ledger_entry(ledger, index, &entry) == NULL)
+        return false;
+    *end_position = entry.position + ledger_entry_size(&entry);
+    *chain = entry.chain_crc;
+    return true;
+}
+
+uint32_t ledger_run(const struct ledger *ledger, uint64_t first_index, uint32_t max_count, size_t max_bytes, const uint8_t **run, size_t *size)
+{
+    uint64_t first_position, position, term;
+    uint32_t entry_size;
+    if (max_count == 0 || !ledger_locate(ledger, first_index, &first_position, &entry_size, &term))
+        return 0;
+    uint64_t file_end = first_position - first_position % ledger->data.file_size + ledger->data.file_size;
+    uint64_t left = (uint64_t)ledger->last_index - first_index;
+    /* Ends grow with the index, and entries of one segment are dense: the longest run is found by halving. Most often all of it fits. */
+    uint64_t low = 0, high = left < max_count - 1 ? left : max_count - 1;
+    uint64_t end = first_position + entry_size;
+    uint64_t middle = high;
+    while (low < high) {
+        if (!ledger_locate(ledger, first_index + middle, &position, &entry_size, &term))
+            return 0;
+        if (position < file_end && position + entry_size - first_position <= max_bytes) {
+            low = middle;
+            end = position + entry_size;
+        } else {
+            high = middle - 1;
+        }
+        middle = low + (high - low + 1) / 2;
+    }
+    *run = mapped_file_queue_at(&ledger->data, first_position, (size_t)(end - first_position));
+    *size = (size_t)(end - first_position);
+    return *run == NULL ? 0 : (uint32_t)(low + 1);
+}
+
+void ledger_fill_checkpoint(const struct ledger *ledger, int64_t committed_index, struct checkpoint *checkpoint)
+{
+    checkpoint->committed_index = committed_index;
+    checkpoint->committed_term = 0;
+    checkpoint->committed_end_position = 0;
+    checkpoint->committed_chain = 0;
+    checkpoint->term_count = 0;
+    checkpoint->begin_index = ledger->begin_index;
+    checkpoint->begin_position = mapped_file_queue_begin(&ledger->data);
+    if (committed_index < 0)
+        return;
+    checkpoint->committed_term = ledger_term_of(ledger, (uint64_t)committed_index);
+    bool found = ledger_end_of(ledger, (uint64_t)committed_index, &checkpoint->committed_end_position, &checkpoint->committed_chain);
+    assert(found);
+    size_t end = ledger->term_count;
+    while (end > 0 && ledger->terms[end - 1].first_index > (uint64_t)committed_index)
+        end--;
+    size_t begin = end > CHECKPOINT_TERMS_MAX ? end - CHECKPOINT_TERMS_MAX : 0;
+    for (size_t i = begin; i < end; i++)
+        checkpoint->terms[checkpoint->term_count++] = (struct checkpoint_term){ledger->terms[i].term, ledger->terms[i].first_index};
+}
+
+int ledger_trim(struct ledger *ledger, uint64_t position, struct error *error)
+{
+    if (ledger->failed)
+        return error_set(error, ERROR_IO, "%s", ledger->failure.message);
+    if (ledger->last_index < ledger->begin_index)
+        return 0;
+    /* The segment of the newest entry stays, even when one behind it has been made already: its header says where the log begins. */
+    uint64_t last_position, term;
+    uint32_t size;
+    if (!ledger_locate(ledger, (uint64_t)ledger->last_index, &last_position, &size, &term))
+        return error_set(error, ERROR_DAMAGED, "%s: the newest entry cannot be found", ledger->dir);
+    if (position > last_position)
+        position = last_position;
+    int rv = mapped_file_queue_trim(&ledger->data, position, error);
+    struct ledger_entry first;
+    uint64_t begin = mapped_file_queue_begin(&ledger->data);
+    const uint8_t *header = mapped_file_queue_at(&ledger->data, begin, LEDGER_ENTRY_HEADER_SIZE);
+    if (header == NULL || ledger_entry_decode(&first, header) != 0 || first.position != begin)
+        return error_set(error, ERROR_DAMAGED, "%s/data/%020llu: the first header is damaged", ledger->dir, (unsigned long long)begin);
+    ledger->begin_index = (int64_t)first.index;
+    size_t gone = 0;
+    while (gone + 1 < ledger->term_count && ledger->terms[gone + 1].first_index <= first.index)
+        gone++;
+    if (gone > 0) {
+        ledger->term_count -= gone;
+        memmove(ledger->terms, ledger->terms + gone, ledger->term_count * sizeof ledger->terms[0]);
+    }
+    if (ledger->term_count > 0 && ledger->terms[0].first_index < first.index)
+        ledger->terms[0].first_index = first.index;
+    if (rv != 0)
+        return rv;
+    return mapped_file_queue_trim(&ledger->index, first.index * LEDGER_INDEX_UNIT, error);
+}
+
+void ledger_close(struct ledger *ledger)
+{
+    assert(!ledger->reserving);
+    for (int i = 0; i < ledger->sync_count; i++)
+        mapped_file_unpin(&ledger->data, ledger->sync_files[i]);
+    mapped_file_queue_close(&ledger->data);
+    mapped_file_queue_close(&ledger->index);
+    pthread_mutex_destroy(&ledger->reserve_lock);
+    free(ledger->terms);
+    free(ledger->dir);
+    memset(ledger, 0, sizeof *ledger);
+}

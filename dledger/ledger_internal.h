@@ -1,0 +1,40 @@
+/* What the parts of the ledger share: ledger.c (append, read, cut), ledger_reserve.c (room ahead, making durable) and ledger_recover.c (open).
+ *
+ * Invariant that all three keep: behind end_position every byte of the data files is zero, except while a write is under way. So a filler needs
+ * only its 8 bytes, and a non-zero byte behind the last valid entry means an interrupted write, never a leftover of an older log.
+ */
+#ifndef LEDGERMQ_DLEDGER_LEDGER_INTERNAL_H
+#define LEDGERMQ_DLEDGER_LEDGER_INTERNAL_H
+
+#include "dledger/ledger.h"
+
+#define LEDGER_INDEX_UNIT 32u
+#define LEDGER_PAGE 4096u
+
+/* The first error stays; always returns ERROR_IO. rv: negative errno. */
+int ledger_fail(struct ledger *ledger, int rv, const char *what, const struct mapped_file *file, uint64_t position);
+
+/* Room for index units up to byte `end` of the index files. 0, ERROR_NO_SPACE (nothing changed), ERROR_IO (failed is set). */
+int ledger_reserve_index(struct ledger *ledger, uint64_t end);
+/* Room for entries up to position `end`, without zeros: the way of an append that is ahead of the pool. As above. */
+int ledger_reserve_data(struct ledger *ledger, uint64_t end);
+/* Calls off the job that is out, if any; on return it writes no more zeros. */
+void ledger_cancel_reservation(struct ledger *ledger);
+/* Zeroes [from, to) of a segment page by page from the back. 0 or -errno. */
+int ledger_zero_backwards(struct ledger *ledger, struct mapped_file *file, uint64_t from, uint64_t to);
+
+static inline uint8_t *ledger_index_unit(const struct ledger *ledger, uint64_t index)
+{
+    return mapped_file_queue_at(&ledger->index, index * LEDGER_INDEX_UNIT, LEDGER_INDEX_UNIT);
+}
+void ledger_index_unit_encode(uint8_t unit[LEDGER_INDEX_UNIT], const struct ledger_entry *entry);
+
+/* Adds a term that begins at index unless it is the last one already. 0 or ERROR_NO_MEMORY. */
+int ledger_terms_add(struct ledger *ledger, uint64_t term, uint64_t index);
+/* Last index in the segment, which must hold one: entries first..last_index, first in that segment. */
+uint64_t ledger_last_in_segment(const struct ledger *ledger, uint64_t first, uint64_t segment_end);
+
+extern const uint8_t *const ledger_zeros; /* LEDGER_ZEROS_SIZE of them */
+#define LEDGER_ZEROS_SIZE (256u << 10)
+
+#endif
