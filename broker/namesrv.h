@@ -19,6 +19,7 @@
 /* How often silent brokers are looked for (RouteInfoManager#scanNotActiveBroker: 10 s in 4.9, 5 s in 5.x). */
 #define NAMESRV_SCAN_MS 5000
 
+struct broker;
 struct remoting_server;
 
 struct namesrv {
@@ -27,13 +28,11 @@ struct namesrv {
     struct namesrv_config config;
     struct route_info_manager routes;
     struct kv_config_manager kv;
-    uint64_t started_us; /* env_monotonic_us */
+    int64_t started_ms; /* namesrv_now_ms */
 
     /* private */
-    struct remoting_server *servers[NAMESRV_LISTENERS_MAX + 1];
-    int server_count;
-    int open_handles;
-    bool stopping;
+    struct remoting_server *server;
+    int open_handles; /* server and timer */
     uv_timer_t scan;
     void (*stopped)(void *argument);
     void *stopped_argument;
@@ -41,6 +40,10 @@ struct namesrv {
 
 /* Reads the key-value file and listens on every configured port. config is copied. */
 int namesrv_start(struct namesrv **namesrv, uv_loop_t *loop, struct env *env, const struct namesrv_config *config, struct error *error);
+/* The name server of a broker, on its namesrvPort and namesrvListeners; sets broker->namesrv. */
+int namesrv_start_embedded(struct broker *broker, struct error *error);
+/* Milliseconds that never go back; ages are counted in them. */
+int64_t namesrv_now_ms(const struct namesrv *namesrv);
 /* Closes everything and frees it; then `stopped` is called from the loop, once. */
 void namesrv_stop(struct namesrv *namesrv, void (*stopped)(void *argument), void *argument);
 

@@ -7,7 +7,7 @@
 #include "proto/buffer.h"
 #include "proto/error.h"
 
-#define NAMESRV_LISTENERS_MAX 8
+#define NAMESRV_LISTENERS_MAX 7 /* and listenPort: LIMIT_LISTENERS */
 #define NAMESRV_PATH_MAX 512
 
 /* A question that arrives on `port` is answered with the brokers' addresses of that name (advertisedListeners of broker.conf). */
@@ -24,6 +24,8 @@ struct namesrv_config {
     char rocketmq_home[NAMESRV_PATH_MAX];     /* rocketmqHome; only shown */
     bool order_message_enable;                /* orderMessageEnable: routes carry orderTopicConf */
     int max_idle_seconds;                     /* serverChannelMaxIdleTimeSeconds */
+    char log_dir[NAMESRV_PATH_MAX]; /* logDir; empty = standard error */
+    char log_level[16];             /* logLevel */
     struct namesrv_listener listeners[NAMESRV_LISTENERS_MAX]; /* namesrvListeners=NAME:PORT,... */
     int listener_count;
 };
@@ -33,8 +35,12 @@ void namesrv_config_init(struct namesrv_config *config);
 int namesrv_config_read(struct namesrv_config *config, struct slice text, const char *origin, struct error *error);
 /* UPDATE_NAMESRV_CONFIG: ERROR_NOT_FOUND for a key that cannot be changed while running; nothing is changed unless all can. */
 int namesrv_config_update(struct namesrv_config *config, struct slice text, struct error *error);
-/* Properties text of all keys (GET_NAMESRV_CONFIG, mqnamesrv -p). */
+/* Takes the keys that 318 may change from what it kept on disk; all others of the text are passed over. */
+int namesrv_config_restore(struct namesrv_config *config, struct slice text, struct error *error);
+/* Properties text of all keys, RocketMQ's own without effect here too (GET_NAMESRV_CONFIG). */
 void namesrv_config_write(const struct namesrv_config *config, struct buffer *out);
+/* For people (mqnamesrv -p). */
+void namesrv_config_print(const struct namesrv_config *config, struct buffer *out);
 /* "NAME:PORT,..." into config->listeners. */
 int namesrv_config_parse_listeners(struct namesrv_config *config, struct slice text, struct error *error);
 /* Listener name for a port, NULL = the default addresses. */

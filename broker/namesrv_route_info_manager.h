@@ -8,8 +8,11 @@
 
 #include <stdbool.h>
 
+#include "broker/hash_table.h"
 #include "proto/buffer.h"
+#include "proto/data_version.h"
 #include "proto/error.h"
+#include "proto/topic_config.h"
 
 #define ROUTE_BROKER_EXPIRED_MS 120000
 #define ROUTE_BROKER_NAMES_MAX 1024u
@@ -17,20 +20,6 @@
 #define ROUTE_TOPICS_MAX 262144u  /* of some 150 bytes each: 40 MiB */
 #define ROUTE_NAME_BYTES_MAX 255u /* names and addresses */
 #define ROUTE_LISTENERS_BYTES_MAX 1024u
-
-struct route_data_version {
-    int64_t timestamp_ms;
-    int64_t counter;
-    int64_t state_version;
-};
-
-struct route_topic_config {
-    struct slice topic;
-    int32_t read_queue_nums;
-    int32_t write_queue_nums;
-    int32_t perm;
-    int32_t sys_flag;
-};
 
 /* One REGISTER_BROKER. Slices are copied. */
 struct route_registration {
@@ -43,8 +32,8 @@ struct route_registration {
     int64_t leader_term;    /* -1 = not said (a RocketMQ broker) */
     int64_t timeout_ms;     /* 0 = ROUTE_BROKER_EXPIRED_MS */
     uint64_t connection_id; /* the address goes when this closes */
-    struct route_data_version version;
-    const struct route_topic_config *topics; /* taken from id 0 only */
+    struct data_version version;
+    const struct topic_config *topics; /* taken from id 0 only */
     size_t topic_count;
 };
 
@@ -62,15 +51,40 @@ struct route_address {
     uint64_t connection_id;
     int64_t updated_ms;
     int64_t timeout_ms;
-    struct route_data_version version;
+    struct data_version version;
 };
 
-struct route_broker; /* one broker name */
-struct route_topic;
+struct route_broker {
+    char *name;
+    char *cluster;
+    int64_t leader_term; /* highest seen under id 0, -1 = none said; forgotten with the last address */
+    struct route_address *addresses; /* sorted by id */
+    uint32_t address_count;
+    uint32_t address_capacity;
+    UT_hash_handle hh;
+};
+
+/* What one broker name has of one topic. */
+struct route_queue {
+    struct route_broker *broker;
+    int32_t read_queue_nums;
+    int32_t write_queue_nums;
+    int32_t perm;            /* what is answered: 205 and 327 change it */
+    int32_t registered_perm; /* what the broker said last */
+    int32_t sys_flag;
+};
+
+struct route_topic {
+    struct route_queue *queues;
+    uint32_t queue_count;
+    uint32_t queue_capacity;
+    UT_hash_handle hh;
+    char name[]; /* NUL behind it */
+};
 
 struct route_info_manager {
-    struct route_broker *brokers; /* uthash by name */
-    struct route_topic *topics;   /* uthash by name */
+    struct route_broker *brokers; /* hash by name */
+    struct route_topic *topics;   /* hash by name */
     bool leader_seen;             /* an id 0 was taken since the start */
     uint64_t refused_terms;       /* registrations of older leaders */
     uint64_t limit_hits;          /* brokers, ids or topics that found no room */
@@ -86,13 +100,17 @@ int route_info_register(struct route_info_manager *manager, const struct route_r
 void route_info_unregister(struct route_info_manager *manager, struct slice broker_name, struct slice broker_address);
 /* QUERY_DATA_VERSION: true when the address is known and its table has this version, which then counts as a sign of life. *stored: what is known. */
 bool route_info_query_version(struct route_info_manager *manager, struct slice broker_name, struct slice broker_address,
-                              const struct route_data_version *version, int64_t now_ms, struct route_data_version *stored, bool *known);
+                              const struct data_version *version, int64_t now_ms, struct data_version *stored, bool *known);
 /* Returns how many addresses went. */
 size_t route_info_connection_closed(struct route_info_manager *manager, uint64_t connection_id);
 /* Removes what was silent too long; `expired` (may be NULL) is told each connection, which should be closed. */
 void route_info_scan(struct route_info_manager *manager, int64_t now_ms, void (*expired)(void *argument, uint64_t connection_id), void *argument);
 
-/* All writers append JSON to out. listener: name of the kind of address that is wanted, NULL = the default one. */
+struct route_topic *route_info_find_topic(const struct route_info_manager *manager, struct slice name);
+
+/* ---- answers: namesrv_route_answer.c ---- */
+
+/* All writers append JSON to out; when memory is short out->failed is set. listener: the kind of address that is wanted, NULL = the default one. */
 
 /* TopicRouteData; false (nothing appended) when the topic or a live broker of it is unknown. quoted_ids: keys of brokerAddrs as strings. */
 bool route_info_topic_route(const struct route_info_manager *manager, struct slice topic, const char *listener, bool quoted_ids,
