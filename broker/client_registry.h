@@ -20,6 +20,7 @@ struct request;
 #define CLIENT_REGISTRY_SUBSCRIPTIONS_MAX 1024u   /* topics of one group */
 #define CLIENT_REGISTRY_EXPIRE_MS 120000
 #define CLIENT_REGISTRY_SCAN_MS 10000
+#define CLIENT_REGISTRY_NOTIFY_MS 20 /* changes within this time share one round of notices */
 
 /* One client of one group on one connection. */
 struct client_channel {
@@ -28,7 +29,8 @@ struct client_channel {
     char address[64]; /* ip:port of the client */
     uint8_t language; /* LanguageCode ordinal */
     int32_t version;
-    int64_t last_update_ms;
+    int64_t last_update_ms;   /* wall clock, for tools */
+    uint64_t last_update_us;  /* monotonic, for expiry */
 
     struct client_group *group; /* private from here: list of the group, list of the connection */
     struct client_channel *group_next, *group_previous;
@@ -66,15 +68,17 @@ struct client_registry {
     uint32_t consumer_group_count;
     uint32_t producer_group_count;
     uint32_t channel_count;
-    struct client_group *notify_first; /* private */
-    struct client_registry_timers *timers;
-    /* Seam for unit tests: sends one NOTIFY_CONSUMER_IDS_CHANGED (40). */
+    struct client_group *notify_first; /* private from here */
+    uint64_t notified_us;
+    struct client_registry_timers *timers; /* NULL without a loop: tests call _expire and _notify_due */
+    /* Seams for unit tests: send one NOTIFY_CONSUMER_IDS_CHANGED (40), close a connection. */
     void (*notify)(struct broker *broker, uint64_t connection_id, const char *group);
+    void (*disconnect)(struct broker *broker, uint64_t connection_id);
 };
 
+/* Sets broker->clients. */
 int client_registry_open(struct broker *broker, struct error *error);
-/* Starts the expiry scan. */
-int client_registry_start(struct broker *broker, struct error *error);
+/* Forgets all; the timers are closed from the loop after it. */
 void client_registry_close(struct broker *broker);
 
 /* Hook of the listener: this connection is gone. Its clients leave their groups at once and the groups are told (40). */
@@ -87,16 +91,22 @@ struct client_subscription *client_registry_subscription(struct client_group *gr
 /* First channel of that client in a group; NULL when it is not connected. */
 struct client_channel *client_registry_channel(struct client_group *group, struct slice client_id);
 
+/* "JAVA", "GO", ... */
+const char *client_channel_language(const struct client_channel *channel);
+
+/* Leadership began: groups and retry topics of the consumers that are connected are made if they are missing (they may have sent their heart-beats
+ * while nobody led). Also done with every expiry scan. */
+void client_registry_ensure_groups(struct broker *broker);
+
 /* ---- for client_manage_processor.c ---- */
 
-/* Takes one heart-beat of this connection. ERROR_BUSY at a limit. */
+/* Takes one heart-beat of this connection. ERROR_BUSY at a limit; what fits is taken. */
 int client_registry_heart_beat(struct broker *broker, const struct request *request, const struct heartbeat_data *data);
-/* Groups may be empty slices. */
-void client_registry_unregister(struct broker *broker, uint64_t connection_id, struct slice client_id, struct slice producer_group,
-                                struct slice consumer_group);
-/* Removes channels silent for CLIENT_REGISTRY_EXPIRE_MS; the timer calls it. */
-void client_registry_expire(struct broker *broker, int64_t now_ms);
-/* Sends the 40s that are due; the timer calls it at the end of the turn. */
+/* Takes the connection out of both groups (either may be empty). True when it was a consumer there. */
+bool client_registry_unregister(struct broker *broker, uint64_t connection_id, struct slice producer_group, struct slice consumer_group);
+/* Removes channels silent for CLIENT_REGISTRY_EXPIRE_MS. */
+void client_registry_expire(struct broker *broker);
+/* Sends the 40s that are due. */
 void client_registry_notify_due(struct broker *broker);
 
 #endif

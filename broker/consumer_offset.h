@@ -16,8 +16,8 @@ struct broker;
 #define CONSUMER_OFFSET_QUEUES_MAX 65536u   /* queue ids of one pair are below this */
 #define CONSUMER_OFFSET_PENDING_MAX 65536u  /* gathered commits; a commit beyond is submitted at once */
 #define CONSUMER_OFFSET_GATHER_MS 200u
-/* Request of a follower to the leader, only ever over the peer link: body is a MetadataRecord with offsets. Not RocketMQ's. */
-#define CONSUMER_OFFSET_DELTA 30015
+/* Request of a follower to the leader over the peer link: body is a MetadataRecord with offsets. Not RocketMQ's; no code of its own is near. */
+#define CONSUMER_OFFSET_DELTA 990
 
 struct consumer_offset_queue {
     int32_t queue_id;
