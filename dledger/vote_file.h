@@ -13,7 +13,7 @@ struct vote_file {
     uint64_t sequence;
     uint64_t term;
     uint64_t voted_for; /* Raft id, 0 = none */
-    bool existed;       /* a good slot was found at open */
+    bool existed;       /* something had been saved before this open */
 };
 
 /* ERROR_DAMAGED: the file has content but no slot is good (it may have voted: a person or a peer must decide). */

@@ -1,0 +1,150 @@
+/* Saving writes the slot that does not hold the newest vote, so a torn write leaves the vote before it. The file appears under its name only when it
+ * is whole and durable: no crash while it is made can look like a damaged one. */
+#include "dledger/vote_file.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "proto/ledger_entry.h" /* crc32c */
+
+/* A slot: magic 4 | version 4 | sequence 8 | term 8 | voted_for 8 | crc32c of those 32 bytes 4, zeros up to the slot's size.
+ * To change: bump VOTE_VERSION, keep the reader of the old form, add a golden file. */
+#define VOTE_MAGIC 0x4C4D5156u /* "LMQV" */
+#define VOTE_VERSION 1u
+#define SLOT_SIZE 4096u /* the largest unit in which disks write at once */
+#define RECORD_SIZE 36u
+
+static void encode(uint8_t slot[RECORD_SIZE], uint64_t sequence, uint64_t term, uint64_t voted_for)
+{
+    store_u32(slot, VOTE_MAGIC);
+    store_u32(slot + 4, VOTE_VERSION);
+    store_u64(slot + 8, sequence);
+    store_u64(slot + 16, term);
+    store_u64(slot + 24, voted_for);
+    store_u32(slot + 32, crc32c(0, slot, 32));
+}
+
+static bool decode(const uint8_t slot[RECORD_SIZE], uint64_t *sequence, uint64_t *term, uint64_t *voted_for)
+{
+    if (load_u32(slot) != VOTE_MAGIC || load_u32(slot + 4) != VOTE_VERSION || load_u32(slot + 32) != crc32c(0, slot, 32))
+        return false;
+    *sequence = load_u64(slot + 8);
+    *term = load_u64(slot + 16);
+    *voted_for = load_u64(slot + 24);
+    return true;
+}
+
+static int parent_of(const char *path, char dir[PATH_MAX])
+{
+    const char *slash = strrchr(path, '/');
+    size_t size = slash == NULL ? 0 : slash == path ? 1 : (size_t)(slash - path);
+    if (size >= PATH_MAX)
+        return -ENAMETOOLONG;
+    memcpy(dir, path, size);
+    if (size == 0)
+        dir[size++] = '.';
+    dir[size] = '\0';
+    return 0;
+}
+
+static int create(struct env *env, const char *path, struct error *error)
+{
+    char unfinished[PATH_MAX], dir[PATH_MAX], above[PATH_MAX];
+    uint8_t both[2 * SLOT_SIZE] = {0};
+    struct env_file *file;
+    int n = snprintf(unfinished, sizeof unfinished, "%s.new", path);
+    if (n < 0 || n >= (int)sizeof unfinished)
+        return error_set(error, ERROR_INVALID, "%s: the path is too long", path);
+    encode(both, 1, 0, 0);
+    int rv = parent_of(path, dir);
+    if (rv == 0)
+        rv = env->ops->make_dir(env, dir);
+    if (rv == 0)
+        rv = env_open(env, unfinished, ENV_WRITE | ENV_CREATE, &file);
+    if (rv == 0) {
+        rv = env_write(env, file, both, sizeof both, 0);
+        if (rv == 0)
+            rv = env_sync(env, file);
+        env_close(env, file);
+    }
+    if (rv == 0)
+        rv = env->ops->rename(env, unfinished, path);
+    if (rv == 0)
+        rv = env->ops->sync_dir(env, dir);
+    /* The directory may be as new as the file. */
+    if (rv == 0)
+        rv = parent_of(dir, above);
+    if (rv == 0)
+        rv = env->ops->sync_dir(env, above);
+    if (rv == 0)
+        return 0;
+    return error_set(error, rv == -ENOSPC || rv == -EDQUOT ? ERROR_NO_SPACE : ERROR_IO, "create vote file %s: %s", path, strerror(-rv));
+}
+
+int vote_file_open(struct vote_file *file, struct env *env, const char *path, struct error *error)
+{
+    memset(file, 0, sizeof *file);
+    file->env = env;
+    int rv = env_open(env, path, ENV_WRITE, &file->file);
+    if (rv == -ENOENT) {
+        rv = create(env, path, error);
+        if (rv != 0)
+            return rv;
+        rv = env_open(env, path, ENV_WRITE, &file->file);
+    }
+    if (rv != 0)
+        return error_set(error, ERROR_IO, "open vote file %s: %s", path, strerror(-rv));
+
+    uint8_t both[2 * SLOT_SIZE] = {0};
+    ssize_t n = env_read(env, file->file, both, sizeof both, 0);
+    if (n < 0) {
+        env_close(env, file->file);
+        return error_set(error, ERROR_IO, "read vote file %s: %s", path, strerror((int)-n));
+    }
+    bool good = false;
+    for (int i = 0; i < 2; i++) {
+        uint64_t sequence, term, voted_for;
+        if (decode(both + (size_t)i * SLOT_SIZE, &sequence, &term, &voted_for) && (!good || sequence > file->sequence)) {
+            good = true;
+            file->sequence = sequence;
+            file->term = term;
+            file->voted_for = voted_for;
+        }
+    }
+    if (!good) {
+        env_close(env, file->file);
+        return error_set(error, ERROR_DAMAGED,
+                         "vote file %s has no valid slot, so this node may have voted without knowing for whom: move its whole directory away and "
+                         "let it come back as a new member",
+                         path);
+    }
+    file->existed = file->sequence > 1;
+    return 0;
+}
+
+int vote_file_save(struct vote_file *file, uint64_t term, uint64_t voted_for, struct error *error)
+{
+    uint8_t record[RECORD_SIZE];
+    assert(term >= file->term);
+    encode(record, file->sequence + 1, term, voted_for);
+    /* Sequence 1 is in the first slot. */
+    uint64_t offset = file->sequence % 2 * SLOT_SIZE;
+    int rv = env_write(file->env, file->file, record, sizeof record, offset);
+    if (rv == 0)
+        rv = env_sync(file->env, file->file);
+    if (rv != 0)
+        return error_set(error, ERROR_IO, "store term %llu and vote: %s", (unsigned long long)term, strerror(-rv));
+    file->sequence++;
+    file->term = term;
+    file->voted_for = voted_for;
+    return 0;
+}
+
+void vote_file_close(struct vote_file *file)
+{
+    env_close(file->env, file->file);
+    memset(file, 0, sizeof *file);
+}
