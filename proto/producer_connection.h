@@ -8,6 +8,9 @@
 #include "proto/buffer.h"
 #include "proto/error.h"
 
+struct json_value;
+struct json_writer;
+
 /* RocketMQ's class is called Connection. */
 struct client_connection {
     struct slice client_id;
@@ -22,10 +25,13 @@ struct producer_connection {
     size_t connection_count;
 };
 
-void client_connection_encode(const struct client_connection *connection, struct buffer *out);
 void producer_connection_encode(const struct producer_connection *producer, struct buffer *out);
 /* Errors of json_body.h; then nothing is left to close. */
 int producer_connection_decode(struct producer_connection *producer, struct slice body, struct error *error);
 void producer_connection_close(struct producer_connection *producer);
+
+/* The member connectionSet of this body and of consumer_connection's. */
+void client_connections_write(struct json_writer *writer, const struct client_connection *connections, size_t count);
+int client_connections_read(struct client_connection **connections, size_t *count, struct arena *arena, struct json_value root, struct error *error);
 
 #endif

@@ -25,4 +25,7 @@ void topic_config_serialize_wrapper_encode(const struct topic_config_serialize_w
 int topic_config_serialize_wrapper_decode(struct topic_config_serialize_wrapper *wrapper, struct slice body, struct error *error);
 void topic_config_serialize_wrapper_close(struct topic_config_serialize_wrapper *wrapper);
 
+/* The same as part of another body; wrapper->arena is already started. */
+int topic_config_serialize_wrapper_read(struct topic_config_serialize_wrapper *wrapper, struct json_value object, struct error *error);
+
 #endif

@@ -9,6 +9,9 @@
 #include "proto/buffer.h"
 #include "proto/error.h"
 
+struct json_value;
+struct json_writer;
+
 struct broker_address {
     int64_t id; /* 0 = the one that takes writes */
     struct slice address;
@@ -48,5 +51,9 @@ int topic_route_data_decode(struct topic_route_data *route, struct slice body, s
 void topic_route_data_close(struct topic_route_data *route);
 /* Address of that id; data NULL when there is none. */
 struct slice broker_data_address(const struct broker_data *broker, int64_t id);
+
+/* The same as part of another body. */
+void broker_data_write(struct json_writer *writer, const struct broker_data *broker, bool quoted_ids);
+int broker_data_read(struct broker_data *broker, struct arena *arena, struct json_value object, struct error *error);
 
 #endif
