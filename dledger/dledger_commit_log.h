@@ -13,7 +13,7 @@ typedef struct uv_loop_s uv_loop_t;
 
 #define DLEDGER_MEMBERS_MAX 9
 
-enum dledger_role { DLEDGER_UNKNOWN, DLEDGER_FOLLOWER, DLEDGER_CANDIDATE, DLEDGER_LEADER };
+enum dledger_role { DLEDGER_ROLE_UNKNOWN, DLEDGER_FOLLOWER, DLEDGER_CANDIDATE, DLEDGER_LEADER };
 const char *dledger_role_name(enum dledger_role role); /* "LEADER", ... */
 
 enum durability_class { DURABILITY_A, DURABILITY_B };

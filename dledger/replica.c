@@ -1324,7 +1324,7 @@ void replica_state(const struct replica *replica, struct dledger_state *state)
         state->role = DLEDGER_LEADER;
         break;
     default:
-        state->role = DLEDGER_UNKNOWN;
+        state->role = DLEDGER_ROLE_UNKNOWN;
         break;
     }
     for (int i = 0; i < replica->member_count; i++) {

@@ -1,0 +1,68 @@
+/* Connections between the members of a group: one per pair, used in both directions, with a hello before anything else.
+ *
+ * The member with the lower Raft id dials. The listening port also takes DLedger's own protocol (remoting frames), handed on to its callback. When a
+ * connection to the leader breaks, a connect that is refused tells that its process is gone (a reset alone is innocent).
+ */
+#ifndef LEDGERMQ_DLEDGER_PEER_H
+#define LEDGERMQ_DLEDGER_PEER_H
+
+#include <uv.h>
+
+#include "dledger/replica.h"
+
+#define PEER_UNSENT_MAX (64u << 20) /* bytes waiting for one peer; entries beyond it are dropped, Raft sends them again */
+#define PEER_INPUT_INITIAL (1u << 20)
+#define PEER_CONNECTIONS_MAX 64     /* accepted and not (yet) a member: strangers, DLedger clients */
+
+struct peer_connection;
+
+struct peer_network_callbacks {
+    void *context;
+    /* Any message but the hello. */
+    void (*message)(void *context, uint64_t from, const struct peer_message *message, const uint8_t *body);
+    void (*connected)(void *context, uint64_t id);
+    void (*lost)(void *context, uint64_t id);
+    /* A whole remoting frame of DLedger's own protocol; answer by appending frames to out. False closes the connection. */
+    bool (*dledger_frame)(void *context, uint8_t *frame, size_t size, struct buffer *out);
+};
+
+struct peer_link {
+    struct peer_network *network;
+    uint64_t id;
+    struct peer_connection *connection; /* greeted */
+    struct peer_connection *dialing;
+    struct peer_connection *probe;      /* connect that only asks whether the process is there */
+    uint64_t next_dial_ms;              /* uv_now() */
+    uint32_t backoff_ms;
+    char refusal[128];                  /* last reason logged, so that a retry loop does not fill the log */
+};
+
+struct peer_network {
+    uv_loop_t *loop;
+    struct replica *replica;
+    struct peer_network_callbacks callbacks;
+    uv_tcp_t listener;
+    bool listening;
+    uv_timer_t timer; /* redials, hello deadlines */
+    struct peer_link links[DLEDGER_MEMBERS_MAX];
+    struct peer_connection *connections; /* all */
+    unsigned strangers;
+    bool closing;
+    unsigned open_handles;
+    void (*closed)(void *argument);
+    void *closed_argument;
+    uint64_t dropped_messages;
+};
+
+/* Listens on our own member's address (none for a group of one) and begins to dial. ERROR_CONNECTION: the port cannot be bound (says which). */
+int peer_network_open(struct peer_network *network, uv_loop_t *loop, struct replica *replica,
+                      const struct peer_network_callbacks *callbacks, struct error *error);
+void peer_network_close(struct peer_network *network, void (*closed)(void *argument), void *argument);
+/* Fills body_size's frame in: header and run leave in one write when the socket takes them. May drop (not connected, too much unsent). */
+bool peer_network_send(struct peer_network *network, uint64_t to, const struct peer_message *message, const uint8_t *body, size_t body_size);
+/* Closes connections that have unsent bytes. */
+void peer_network_cut(struct peer_network *network);
+/* Sends our hello again. */
+void peer_network_greet(struct peer_network *network);
+
+#endif
