@@ -28,7 +28,9 @@ struct broker {
     struct consumer_offset_table *offsets;
     struct client_registry *clients;
     struct queue_lock_table *locks;
+    struct send_message_processor *sends;
     struct pull_hold *holds;
+    struct cold_reader *cold_reads;
     struct schedule *schedule;
     struct metadata *metadata;
     struct forward *forward;

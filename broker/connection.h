@@ -39,17 +39,20 @@ struct connection {
 
     /* private to connection.c and listener.c */
     uv_tcp_t tcp;
-    bool closing, dirty, malformed;
-    uint64_t last_activity_ms; /* loop time */
-    uint8_t *input; /* partial frame, NULL when there is none */
+    bool closing;
+    bool paused;               /* too much unsent: what was read waits in input, and reading stopped */
+    uint64_t last_activity_ms; /* loop time of the last read or finished write */
+    uint8_t *input;            /* bytes that are no whole frame yet */
     size_t input_size, input_capacity;
     struct connection_output filling; /* of this turn */
-    struct connection_output sending; /* given to libuv; empty when nothing is under way */
+    struct connection_output sending; /* libuv has it; empty when no write is under way */
+    size_t sent;         /* of sending */
+    size_t write_bytes;  /* of the request that is out */
+    size_t owned_counted; /* of filling.owned, in the server's sum */
     bool writing;
     uint64_t write_started_ms;
-    size_t write_bytes;
     uv_write_t write;
-    struct connection *dirty_next;
+    uint32_t dirty_at; /* place in the server's list + 1, 0 = not in it */
 };
 
 /* Where to append the next frame, whole: remoting_writer_begin_..., remoting_writer_end, then connection_append_pinned() for an external
@@ -62,6 +65,8 @@ void connection_append_pinned(struct connection *connection, const uint8_t *data
 void connection_frame_done(struct connection *connection);
 /* Copies one finished frame. */
 void connection_send(struct connection *connection, struct slice frame);
+/* Bytes that wait to be written. */
+size_t connection_unsent(const struct connection *connection);
 
 /* Closes soon, without writing what is still gathered. Its id is not found any more at once. */
 void connection_close(struct connection *connection);

@@ -8,16 +8,19 @@
 #include "proto/remoting_command.h"
 
 /* ---- connections ---- */
-#define LIMIT_CONNECTIONS 10000u /* accepted at a time per server; x some 400 bytes idle = 4 MiB */
-#define LIMIT_ACCEPTS_PER_TURN 64u /* a storm of connects may not stall the others */
+#define LIMIT_CONNECTIONS 10000u /* accepted at a time per server; x some 800 bytes idle = 8 MiB */
+#define LIMIT_LISTENERS 8u       /* ports of one server */
 #define LIMIT_IDLE_MS 120000u    /* serverChannelMaxIdleTimeSeconds */
 #define LIMIT_STALLED_WRITE_MS 30000u
 /* Unsent bytes of one client: a client is cut when an answer is to be queued behind this much, so at most this plus one answer (16 MiB). */
 #define LIMIT_UNSENT_BYTES (16u * 1024 * 1024)
+/* Above this a client's next requests wait in its socket until it has read some: a fast reader with 100 queues x 256 KiB is not cut. */
+#define LIMIT_UNSENT_PAUSE_BYTES (4u * 1024 * 1024)
 #define LIMIT_UNSENT_TOTAL_BYTES (64u * 1024 * 1024) /* of owned bytes over all clients: then the one that is asked to take more is cut */
 #define LIMIT_READ_BYTES (256u * 1024) /* shared by all connections: one read; window 64 x (1 KiB + 0.3 KiB header) = 83 KiB fits */
 #define LIMIT_INPUT_KEEP_BYTES (16u * 1024) /* input buffer a connection keeps between frames */
-#define LIMIT_OUTPUT_KEEP_BYTES (64u * 1024) /* output buffer a connection keeps between turns */
+#define LIMIT_OUTPUT_KEEP_BYTES (16u * 1024)   /* output buffer an idle connection keeps */
+#define LIMIT_OUTPUT_BUSY_BYTES (1024u * 1024) /* and a busy one between two turns */
 /* Partial frames of all connections together; 4 clients may send 16 MiB frames at the same time. */
 #define LIMIT_INPUT_TOTAL_BYTES (64u * 1024 * 1024)
 

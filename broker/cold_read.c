@@ -1,0 +1,132 @@
+#include "broker/cold_read.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "broker/broker.h"
+#include "broker/limits.h"
+
+STAILQ_HEAD(cold_read_list, cold_read);
+
+struct cold_reader {
+    struct broker *broker;
+    struct cold_read_list waiting;
+    uint32_t waiting_count;
+    uint32_t running;
+    bool stopped;
+    void (*idle)(void *argument);
+    void *idle_argument;
+};
+
+struct cold_reader *cold_reader_new(struct broker *broker)
+{
+    struct cold_reader *reader = calloc(1, sizeof *reader);
+    if (reader == NULL)
+        return NULL;
+    reader->broker = broker;
+    STAILQ_INIT(&reader->waiting);
+    return reader;
+}
+
+bool cold_read_needed(struct broker *broker, int64_t physical_offset)
+{
+    const struct log_view *log = &broker->store.log;
+    return log->committed_offset(log->context) - physical_offset > (int64_t)LIMIT_HOT_BYTES;
+}
+
+/* Pool thread. */
+static void run(uv_work_t *work)
+{
+    struct cold_read *read = work->data;
+    const struct log_view *log = &read->reader->broker->store.log;
+    size_t at = 0;
+    if (read->bytes == NULL) {
+        read->code = ERROR_NO_MEMORY;
+        return;
+    }
+    for (uint32_t i = 0; i < read->count; i++) {
+        int rv = log->read(log->context, read->items[i].physical_offset, read->bytes + at, read->items[i].size);
+        if (rv != 0) {
+            read->code = rv == -ENOENT ? ERROR_NOT_FOUND : ERROR_IO;
+            return;
+        }
+        at += read->items[i].size;
+    }
+}
+
+static void after(uv_work_t *work, int status);
+
+static void start_next(struct cold_reader *reader)
+{
+    while (reader->running < LIMIT_COLD_READS && !STAILQ_EMPTY(&reader->waiting)) {
+        struct cold_read *read = STAILQ_FIRST(&reader->waiting);
+        STAILQ_REMOVE_HEAD(&reader->waiting, next);
+        reader->waiting_count--;
+        reader->running++;
+        /* Only those at the pool have memory: LIMIT_COLD_WAITING of them would be too much. */
+        read->bytes = malloc(read->size == 0 ? 1 : read->size);
+        read->work.data = read;
+        int rv = uv_queue_work(reader->broker->loop, &read->work, run, after);
+        assert(rv == 0); /* it only fails without a work callback */
+    }
+}
+
+static void after(uv_work_t *work, int status)
+{
+    struct cold_read *read = work->data;
+    struct cold_reader *reader = read->reader;
+    reader->running--;
+    read->done(reader->broker, read, status != 0 || reader->stopped ? ERROR_STOPPED : read->code);
+    start_next(reader);
+    if (reader->stopped && reader->running == 0 && reader->idle != NULL) {
+        void (*idle)(void *argument) = reader->idle;
+        reader->idle = NULL;
+        idle(reader->idle_argument);
+    }
+}
+
+int cold_read_start(struct cold_reader *reader, struct cold_read *read)
+{
+    if (reader->stopped || reader->waiting_count >= LIMIT_COLD_WAITING)
+        return ERROR_BUSY;
+    read->reader = reader;
+    read->code = 0;
+    read->size = 0;
+    for (uint32_t i = 0; i < read->count; i++)
+        read->size += read->items[i].size;
+    read->bytes = NULL;
+    STAILQ_INSERT_TAIL(&reader->waiting, read, next);
+    reader->waiting_count++;
+    start_next(reader);
+    return 0;
+}
+
+void cold_read_free(struct cold_read *read)
+{
+    free(read->bytes);
+    read->bytes = NULL;
+}
+
+void cold_reader_stop(struct cold_reader *reader, void (*idle)(void *argument), void *argument)
+{
+    reader->stopped = true;
+    while (!STAILQ_EMPTY(&reader->waiting)) {
+        struct cold_read *read = STAILQ_FIRST(&reader->waiting);
+        STAILQ_REMOVE_HEAD(&reader->waiting, next);
+        reader->waiting_count--;
+        read->done(reader->broker, read, ERROR_STOPPED);
+    }
+    if (reader->running == 0) {
+        idle(argument);
+        return;
+    }
+    reader->idle = idle;
+    reader->idle_argument = argument;
+}
+
+void cold_reader_free(struct cold_reader *reader)
+{
+    assert(reader == NULL || (reader->running == 0 && STAILQ_EMPTY(&reader->waiting)));
+    free(reader);
+}

@@ -1,0 +1,49 @@
+/* Reads records that may not be in memory, on libuv's pool, so that a consumer of last week's messages cannot stall the loop.
+ *
+ * At most LIMIT_COLD_READS jobs are at the pool, LIMIT_COLD_WAITING wait. Loop thread only.
+ */
+#ifndef LEDGERMQ_BROKER_COLD_READ_H
+#define LEDGERMQ_BROKER_COLD_READ_H
+
+#include <bsd/sys/queue.h>
+#include <uv.h>
+
+#include "store/message_store.h"
+
+struct broker;
+struct cold_reader;
+
+/* Embedded in the caller's object, which must live until done. */
+struct cold_read {
+    /* in */
+    uint32_t count;
+    struct {
+        int64_t physical_offset;
+        uint32_t size;
+    } items[GET_MESSAGE_BATCH_MAX];
+    /* Called once, from the loop, never inside cold_read_start. code 0: bytes[0, size) hold the items back to back; ERROR_NOT_FOUND: no longer
+     * retained; ERROR_IO, ERROR_NO_MEMORY, ERROR_STOPPED. The caller frees with cold_read_free. */
+    void (*done)(struct broker *broker, struct cold_read *read, int code);
+
+    /* out */
+    uint8_t *bytes;
+    size_t size;
+
+    /* private */
+    struct cold_reader *reader;
+    int code;
+    uv_work_t work;
+    STAILQ_ENTRY(cold_read) next;
+};
+
+struct cold_reader *cold_reader_new(struct broker *broker);
+/* 0, ERROR_BUSY. */
+int cold_read_start(struct cold_reader *reader, struct cold_read *read);
+void cold_read_free(struct cold_read *read);
+/* A record so far behind the commit position that its pages may be gone from memory. */
+bool cold_read_needed(struct broker *broker, int64_t physical_offset);
+/* Waiting jobs end with ERROR_STOPPED; those at the pool are waited for: `idle` is called from the loop, or at once. */
+void cold_reader_stop(struct cold_reader *reader, void (*idle)(void *argument), void *argument);
+void cold_reader_free(struct cold_reader *reader);
+
+#endif

@@ -1,0 +1,59 @@
+/* What listener.c and connection.c share of a server. Private to these two. */
+#ifndef LEDGERMQ_BROKER_REMOTING_SERVER_H
+#define LEDGERMQ_BROKER_REMOTING_SERVER_H
+
+#include <uv.h>
+
+#include "broker/limits.h"
+#include "broker/listener.h"
+#include "broker/log.h"
+
+#define REMOTING_SWEEP_MS 5000u /* idle and stalled connections are looked for this often, while there are any */
+
+struct remoting_listener {
+    uv_tcp_t tcp;
+    struct remoting_server *server;
+    int port;
+    bool open;
+};
+
+struct remoting_server {
+    struct remoting_server_options options;
+    struct remoting_listener listeners[LIMIT_LISTENERS];
+    unsigned listener_count;
+    uv_prepare_t prepare;
+    uv_timer_t sweep;
+    uint32_t handles; /* open libuv handles, connections included: closed is called when it falls to 0 */
+    bool closing;
+    void (*closed)(void *argument);
+    void *closed_argument;
+
+    /* Connection with id (serial << 20 | slot) stands in slots[slot]. */
+    struct connection **slots;
+    uint32_t slot_count;
+    uint32_t *free_slots;
+    uint32_t free_count;
+    uint64_t next_serial;
+    uint32_t connection_count;
+
+    struct connection **dirty; /* to be flushed by the hook; NULL = closed meanwhile */
+    uint32_t dirty_count, dirty_capacity;
+
+    uint8_t *read_buffer; /* LIMIT_READ_BYTES, of whichever connection is being read */
+    uint64_t input_bytes; /* capacities of all input buffers */
+    uint64_t owned_bytes; /* unsent, of all connections */
+    struct remoting_server_counters counters;
+    struct log_limiter malformed_limiter;
+    struct log_limiter cut_limiter;
+};
+
+#define REMOTING_SLOT_BITS 20u
+
+struct connection *connection_accept(struct remoting_server *server, struct remoting_listener *listener);
+void connection_flush(struct connection *connection);
+void connection_sweep(struct connection *connection, uint64_t now_ms);
+void remoting_server_handle_closed(struct remoting_server *server);
+/* Into the list of the hook. False: no memory. */
+bool remoting_server_add_dirty(struct remoting_server *server, struct connection *connection);
+
+#endif

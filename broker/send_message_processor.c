@@ -1,0 +1,647 @@
+/* A send:
+ *  1. The header is read into a struct on the stack (proto/headers), the checks follow in RocketMQ's order (store.md 6.1).
+ *  2. A topic that is not there yet is made by a record in the log; the send waits for it as a copy (struct deferred_send).
+ *  3. Delay and dead letters are rewritten, the record is encoded straight into the log's append buffer (message_append).
+ *  4. The answer waits in a pending_send (a free list, no malloc) until on_appended: committed and applied, or failed with 14.
+ * One-way sends wait for nobody. A refusal that a retry can cure is 14 with the cause.
+ */
+#include "broker/send_message_processor.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "broker/broker.h"
+#include "broker/broker_stats.h"
+#include "broker/limits.h"
+#include "broker/message_append.h"
+#include "broker/schedule.h"
+#include "broker/subscription_group.h"
+#include "broker/topic_config.h"
+#include "proto/headers.h"
+#include "proto/response_code.h"
+#include "proto/topic_validator.h"
+
+#define PENDING_SLAB 256u
+#define DEFERRALS_MAX 3  /* %RETRY%group, %DLQ%group, and one that was deleted meanwhile */
+#define VERSION_3_4_9 121 /* from here on a client's maxReconsumeTimes counts */
+
+struct pending_send {
+    struct append_entry_request append; /* first: on_appended gets back from it */
+    struct send_message_processor *sends;
+    struct pending_send *next_free;
+    struct reply_to reply_to;
+    int32_t queue_id; /* as answered: the real one, not the schedule queue */
+    int64_t queue_offset;
+    int64_t physical_offset;
+    uint64_t started_us;
+    uint64_t bytes;
+    uint32_t messages;
+    int64_t *batch_offsets; /* physical offsets of a batch's members, NULL for a single message */
+};
+
+struct pending_slab {
+    struct pending_slab *next;
+    struct pending_send sends[PENDING_SLAB];
+};
+
+struct send_message_processor {
+    struct broker *broker;
+    struct pending_slab *slabs;
+    struct pending_send *free_sends;
+    uint32_t pending_count;
+    uint32_t allocated;
+    struct buffer properties; /* scratch: the stored property string */
+    struct buffer tail;       /* "CLUSTER" pair, then MSG_REGION and TRACE_ON */
+    size_t cluster_tail_size;
+    struct buffer ids;        /* scratch: msgId of a batch */
+};
+
+/* One send, wherever its bytes are. */
+struct send_context {
+    struct reply_to reply_to;
+    struct message_host peer;
+    int32_t version; /* of the client */
+    uint64_t started_us;
+    struct send_message_request_header header;
+    struct slice body;
+    int deferrals; /* times it has waited for a topic to be made */
+};
+
+struct deferred_send {
+    struct send_context context; /* its slices point into bytes */
+    uint8_t bytes[];
+};
+
+struct send_message_processor *send_message_processor_new(struct broker *broker, struct error *error)
+{
+    struct send_message_processor *sends = calloc(1, sizeof *sends);
+    if (sends == NULL) {
+        error_set(error, ERROR_NO_MEMORY, "sends: %s", error_text(ERROR_NO_MEMORY));
+        return NULL;
+    }
+    sends->broker = broker;
+    buffer_init(&sends->properties, 4 * MESSAGE_PROPERTIES_MAX);
+    buffer_init(&sends->tail, 0);
+    buffer_init(&sends->ids, 0);
+    message_property_append(&sends->tail, 0, SLICE_LITERAL("CLUSTER"), slice_of_text(broker->config.broker_cluster_name));
+    sends->cluster_tail_size = sends->tail.size;
+    size_t start = sends->tail.size;
+    message_property_append(&sends->tail, start, SLICE_LITERAL("MSG_REGION"), slice_of_text(broker->config.region_id));
+    message_property_append(&sends->tail, start, SLICE_LITERAL("TRACE_ON"), slice_of_text(broker->config.trace_on ? "true" : "false"));
+    return sends;
+}
+
+void send_message_processor_free(struct send_message_processor *sends)
+{
+    if (sends == NULL)
+        return;
+    assert(sends->pending_count == 0);
+    while (sends->slabs != NULL) {
+        struct pending_slab *next = sends->slabs->next;
+        free(sends->slabs);
+        sends->slabs = next;
+    }
+    buffer_close(&sends->properties);
+    buffer_close(&sends->tail);
+    buffer_close(&sends->ids);
+    free(sends);
+}
+
+uint32_t send_message_processor_pending(const struct send_message_processor *sends)
+{
+    return sends->pending_count;
+}
+
+/* ---- answers ---- */
+
+/* Every answer to a send carries these two, errors too: Go takes a missing TRACE_ON for "off". */
+static void write_region(struct broker *broker, struct remoting_writer *writer)
+{
+    remoting_writer_ext_text(writer, "MSG_REGION", broker->config.region_id);
+    remoting_writer_ext_text(writer, "TRACE_ON", broker->config.trace_on ? "true" : "false");
+}
+
+static void refuse(struct broker *broker, const struct reply_to *to, int32_t code, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+static void refuse(struct broker *broker, const struct reply_to *to, int32_t code, const char *format, ...)
+{
+    struct remoting_writer writer;
+    char remark[512];
+    va_list args;
+    broker_stats_put_failed(broker->stats);
+    if (to->oneway)
+        return;
+    va_start(args, format);
+    vsnprintf(remark, sizeof remark, format, args);
+    va_end(args);
+    if (!reply_begin(broker, to, &writer, code, remark))
+        return;
+    write_region(broker, &writer);
+    reply_end(broker, to, &writer);
+}
+
+static void refuse_code(struct broker *broker, const struct reply_to *to, int code)
+{
+    if (code == ERROR_TOO_LARGE)
+        refuse(broker, to, RESPONSE_MESSAGE_ILLEGAL, "the message is illegal: it does not fit an entry of the log");
+    else
+        refuse(broker, to, RESPONSE_SERVICE_NOT_AVAILABLE, "%s", message_append_remark(broker, code));
+}
+
+static void refuse_illegal(struct broker *broker, const struct reply_to *to)
+{
+    refuse(broker, to, RESPONSE_MESSAGE_ILLEGAL,
+           "the message is illegal, maybe msg body or properties length not matched. msg body length limit %dB, msg properties length limit "
+           "32KB.",
+           broker->config.max_message_size);
+}
+
+/* ---- pending sends ---- */
+
+static struct pending_send *take_pending(struct send_message_processor *sends)
+{
+    if (sends->free_sends == NULL) {
+        if (sends->allocated + PENDING_SLAB > LIMIT_PENDING_SENDS)
+            return NULL;
+        struct pending_slab *slab = malloc(sizeof *slab);
+        if (slab == NULL)
+            return NULL;
+        slab->next = sends->slabs;
+        sends->slabs = slab;
+        sends->allocated += PENDING_SLAB;
+        for (uint32_t i = 0; i < PENDING_SLAB; i++) {
+            slab->sends[i].next_free = sends->free_sends;
+            sends->free_sends = &slab->sends[i];
+        }
+    }
+    struct pending_send *pending = sends->free_sends;
+    sends->free_sends = pending->next_free;
+    sends->pending_count++;
+    return pending;
+}
+
+static void give_pending(struct pending_send *pending)
+{
+    struct send_message_processor *sends = pending->sends;
+    free(pending->batch_offsets);
+    pending->batch_offsets = NULL;
+    pending->next_free = sends->free_sends;
+    sends->free_sends = pending;
+    sends->pending_count--;
+}
+
+static void answer_success(struct send_message_processor *sends, const struct pending_send *pending)
+{
+    struct broker *broker = sends->broker;
+    struct remoting_writer writer;
+    char id[MESSAGE_ID_TEXT_MAX];
+    if (!reply_begin(broker, &pending->reply_to, &writer, RESPONSE_SUCCESS, NULL))
+        return;
+    if (pending->batch_offsets == NULL) {
+        size_t size = message_id_format(&broker->store_host, pending->physical_offset, id);
+        remoting_writer_ext(&writer, "msgId", slice_of(id, size));
+    } else {
+        buffer_clear(&sends->ids);
+        for (uint32_t i = 0; i < pending->messages; i++) {
+            if (i > 0)
+                buffer_append_u8(&sends->ids, ',');
+            buffer_append(&sends->ids, id, message_id_format(&broker->store_host, pending->batch_offsets[i], id));
+        }
+        remoting_writer_ext(&writer, "msgId", buffer_slice(&sends->ids));
+    }
+    remoting_writer_ext_i64(&writer, "queueId", pending->queue_id);
+    remoting_writer_ext_i64(&writer, "queueOffset", pending->queue_offset);
+    write_region(broker, &writer);
+    reply_end(broker, &pending->reply_to, &writer);
+}
+
+static void on_appended(struct append_entry_request *append)
+{
+    struct pending_send *pending = (struct pending_send *)append;
+    struct send_message_processor *sends = pending->sends;
+    struct broker *broker = sends->broker;
+    if (append->code == 0) {
+        answer_success(sends, pending);
+        broker_stats_put(broker->stats, pending->messages, pending->bytes, env_monotonic_us(&broker->env) - pending->started_us);
+    } else {
+        refuse_code(broker, &pending->reply_to, append->code);
+    }
+    give_pending(pending);
+}
+
+/* ---- properties ---- */
+
+void send_properties_make(struct buffer *scratch, struct slice properties, struct slice cluster_tail, struct slice region_tail, bool drop_delay,
+                          struct send_properties *out)
+{
+    struct slice name, value;
+    size_t at = 0;
+    memset(out, 0, sizeof *out);
+    buffer_clear(scratch);
+    if (properties.size > MESSAGE_PROPERTIES_MAX) {
+        out->too_long = true;
+        return;
+    }
+    while (message_property_next(properties, &at, &name, &value)) {
+        bool keep = true;
+        switch (name.size) {
+        case 4:
+            keep = memcmp(name.data, "WAIT", 4) != 0;
+            break;
+        case 5:
+            if (memcmp(name.data, "DELAY", 5) == 0) {
+                out->delay = value;
+                keep = !drop_delay;
+            }
+            break;
+        case 7:
+            keep = memcmp(name.data, "CLUSTER", 7) != 0;
+            break;
+        case 8:
+            if (memcmp(name.data, "TRAN_MSG", 8) == 0)
+                (void)slice_to_bool(value, &out->half_message);
+            keep = memcmp(name.data, "TRACE_ON", 8) != 0;
+            break;
+        case 10:
+            keep = memcmp(name.data, "MSG_REGION", 10) != 0;
+            break;
+        }
+        if (keep)
+            message_property_append(scratch, 0, name, value);
+    }
+    const struct slice tails[2] = {cluster_tail, region_tail};
+    for (int i = 0; i < 2; i++) {
+        if (tails[i].size == 0)
+            continue;
+        if (scratch->size + 1 + tails[i].size > MESSAGE_PROPERTIES_MAX) {
+            out->too_long = i == 0 && scratch->size > MESSAGE_PROPERTIES_MAX;
+            break;
+        }
+        if (scratch->size > 0)
+            buffer_append_u8(scratch, MESSAGE_PROPERTY_SEPARATOR);
+        buffer_append_slice(scratch, tails[i]);
+    }
+    out->text = buffer_slice(scratch);
+}
+
+void send_message_append_destination(struct buffer *properties, size_t start, struct slice topic, int32_t queue_id)
+{
+    char text[16];
+    int size = snprintf(text, sizeof text, "%d", queue_id);
+    message_property_append(properties, start, SLICE_LITERAL("REAL_TOPIC"), topic);
+    message_property_append(properties, start, SLICE_LITERAL("REAL_QID"), slice_of(text, (size_t)size));
+}
+
+/* ---- waiting for a topic ---- */
+
+static void run_send(struct broker *broker, struct send_context *context);
+
+static struct slice copy_slice(uint8_t **at, struct slice slice)
+{
+    if (slice.data == NULL)
+        return slice;
+    uint8_t *copy = *at;
+    if (slice.size > 0)
+        memcpy(copy, slice.data, slice.size);
+    *at += slice.size;
+    return slice_of(copy, slice.size);
+}
+
+static struct deferred_send *copy_send(const struct send_context *context)
+{
+    const struct send_message_request_header *header = &context->header;
+    struct deferred_send *deferred =
+        malloc(sizeof *deferred + 1 + header->producer_group.size + header->topic.size + header->default_topic.size +
+               header->properties.size + header->broker_name.size + context->body.size);
+    if (deferred == NULL)
+        return NULL;
+    deferred->context = *context;
+    uint8_t *at = deferred->bytes;
+    deferred->context.header.producer_group = copy_slice(&at, header->producer_group);
+    deferred->context.header.topic = copy_slice(&at, header->topic);
+    deferred->context.header.default_topic = copy_slice(&at, header->default_topic);
+    deferred->context.header.properties = copy_slice(&at, header->properties);
+    deferred->context.header.broker_name = copy_slice(&at, header->broker_name);
+    deferred->context.body = copy_slice(&at, context->body);
+    deferred->context.deferrals++;
+    return deferred;
+}
+
+static void on_topic_ready(struct broker *broker, void *argument, int code)
+{
+    struct deferred_send *deferred = argument;
+    if (code == 0)
+        run_send(broker, &deferred->context);
+    else
+        refuse_code(broker, &deferred->context.reply_to, code);
+    free(deferred);
+}
+
+static void refuse_unknown_topic(struct broker *broker, const struct reply_to *to, struct slice topic)
+{
+    refuse(broker, to, RESPONSE_TOPIC_NOT_EXIST, "topic[%.*s] not exist, apply first please!", (int)topic.size, (const char *)topic.data);
+}
+
+/* The topic is to be made before this send can go on: the whole request is kept and run again. internal: %RETRY% and %DLQ%. */
+static void defer(struct broker *broker, const struct send_context *context, struct slice topic, bool internal)
+{
+    const struct send_message_request_header *header = &context->header;
+    int32_t sys_flag = header->unit_mode ? (internal ? TOPIC_SYS_FLAG_UNIT_SUB : TOPIC_SYS_FLAG_UNIT) : 0;
+    struct deferred_send *deferred = context->deferrals >= DEFERRALS_MAX ? NULL : copy_send(context);
+    if (deferred == NULL) {
+        /* Made and gone again, over and over. */
+        refuse(broker, &context->reply_to, RESPONSE_SERVICE_NOT_AVAILABLE, "topic[%.*s] is being created", (int)topic.size,
+               (const char *)topic.data);
+        return;
+    }
+    int rv;
+    if (internal) {
+        rv = topic_config_create_in_send_back(broker, topic, 1, PERM_READ | PERM_WRITE, sys_flag, on_topic_ready, deferred);
+    } else {
+        rv = topic_config_create_in_send(broker, topic, header->default_topic, header->default_topic_queue_nums, sys_flag, on_topic_ready,
+                                         deferred);
+        if (rv == ERROR_NOT_FOUND && topic_is_retry(topic))
+            rv = topic_config_create_in_send_back(broker, topic, 1, PERM_READ | PERM_WRITE, sys_flag, on_topic_ready, deferred);
+    }
+    if (rv == 0)
+        return;
+    if (rv == ERROR_EXISTS)
+        run_send(broker, &deferred->context);
+    else if (rv == ERROR_NOT_FOUND || rv == ERROR_INVALID)
+        refuse_unknown_topic(broker, &context->reply_to, topic);
+    else
+        refuse_code(broker, &context->reply_to, rv);
+    free(deferred);
+}
+
+/* ---- batches ---- */
+
+/* One entry per member; the answer waits for the last. A batch that fails in the middle (the log is full of waiting sends) leaves members that may
+ * commit, and is refused: their queue offsets are not used again. */
+static void send_batch(struct send_message_processor *sends, const struct send_context *context, struct topic_entry *topic, int32_t queue_id)
+{
+    struct broker *broker = sends->broker;
+    const struct send_message_request_header *header = &context->header;
+    const struct reply_to *to = &context->reply_to;
+    struct message_batch_member member;
+    struct cursor cursor = cursor_of(context->body);
+    uint32_t count = 0;
+    int rv;
+    while ((rv = message_batch_next(&cursor, &member)) == 1) {
+        if (member.properties.size > MESSAGE_PROPERTIES_MAX || ++count > LIMIT_BATCH_MEMBERS)
+            break;
+    }
+    if (rv != 0 || count == 0 || context->body.size > (size_t)broker->config.max_message_size ||
+        (header->sys_flag & MESSAGE_TRANSACTION_MASK) != 0 ||
+        schedule_level(message_property(header->properties, "DELAY"), broker->config.delay_levels) > 0) {
+        refuse_illegal(broker, to);
+        return;
+    }
+    struct consume_queue *queue = topic_config_queue(topic, &broker->store, queue_id);
+    if (queue == NULL) {
+        refuse(broker, to, RESPONSE_SERVICE_NOT_AVAILABLE, "the queue's files cannot be made");
+        return;
+    }
+    struct pending_send *pending = take_pending(sends);
+    if (pending != NULL)
+        pending->batch_offsets = malloc(count * sizeof *pending->batch_offsets);
+    if (pending == NULL || pending->batch_offsets == NULL) {
+        if (pending != NULL) {
+            pending->sends = sends;
+            give_pending(pending);
+        }
+        broker_stats_limit_hit(broker->stats, LIMIT_HIT_PENDING_SENDS);
+        refuse_code(broker, to, ERROR_BUSY);
+        return;
+    }
+    pending->append.done = on_appended;
+    pending->sends = sends;
+    pending->reply_to = *to;
+    pending->queue_id = queue_id;
+    pending->started_us = context->started_us;
+    pending->bytes = 0;
+    pending->messages = count;
+
+    cursor = cursor_of(context->body);
+    for (uint32_t i = 0; i < count; i++) {
+        (void)message_batch_next(&cursor, &member);
+        struct message_record record = {
+            .flag = member.flag,
+            .sys_flag = header->sys_flag | (topic->config.multi_tag ? MESSAGE_MULTI_TAGS : 0),
+            .born_timestamp_ms = header->born_timestamp_ms,
+            .born_host = context->peer,
+            .reconsume_times = header->reconsume_times,
+            .body = member.body,
+            .topic = topic->config.name,
+            .properties = member.properties,
+        };
+        rv = message_append(broker, queue, &record, slice_of(NULL, 0), i + 1 == count ? &pending->append : NULL);
+        if (rv != 0) {
+            give_pending(pending);
+            refuse_code(broker, to, rv);
+            return;
+        }
+        pending->batch_offsets[i] = record.physical_offset;
+        pending->bytes += record.total_size;
+        if (i == 0)
+            pending->queue_offset = record.queue_offset;
+    }
+}
+
+/* ---- one message ---- */
+
+/* A send to %RETRY%group that was tried too often goes to %DLQ%group. True: *topic is what to send to; false: answered or deferred. */
+static bool check_retry(struct broker *broker, struct send_context *context, struct topic_entry **topic, int32_t *queue_id, bool *dead)
+{
+    const struct send_message_request_header *header = &context->header;
+    struct slice name = (*topic)->config.name;
+    size_t prefix = sizeof TOPIC_RETRY_PREFIX - 1;
+    struct slice group = slice_of(name.data + prefix, name.size - prefix);
+    const struct subscription_group_config *config = subscription_group_need(broker, group);
+    if (config == NULL) {
+        refuse(broker, &context->reply_to, RESPONSE_SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group not exist, %.*s", (int)group.size,
+               (const char *)group.data);
+        return false;
+    }
+    int32_t times_max = config->retry_max_times;
+    if (context->version >= VERSION_3_4_9 && header->has_max_reconsume_times)
+        times_max = header->max_reconsume_times;
+    if (header->reconsume_times < times_max)
+        return true;
+    char dead_name[MESSAGE_TOPIC_MAX + 1];
+    int size = snprintf(dead_name, sizeof dead_name, "%s%.*s", TOPIC_DLQ_PREFIX, (int)group.size, (const char *)group.data);
+    if (size < 0 || (size_t)size >= sizeof dead_name) {
+        refuse_illegal(broker, &context->reply_to);
+        return false;
+    }
+    struct topic_entry *entry = topic_config_find(broker->topics, slice_of(dead_name, (size_t)size));
+    if (entry == NULL) {
+        defer(broker, context, slice_of(dead_name, (size_t)size), true);
+        return false;
+    }
+    *topic = entry;
+    *queue_id = 0;
+    *dead = true;
+    return true;
+}
+
+static void send_one(struct send_message_processor *sends, struct send_context *context, struct topic_entry *topic, int32_t queue_id)
+{
+    struct broker *broker = sends->broker;
+    const struct send_message_request_header *header = &context->header;
+    const struct reply_to *to = &context->reply_to;
+    struct send_properties properties;
+    bool dead = false;
+    if (topic_is_retry(topic->config.name) && !check_retry(broker, context, &topic, &queue_id, &dead))
+        return;
+    struct slice tail = buffer_slice(&sends->tail);
+    send_properties_make(&sends->properties, header->properties, slice_of(tail.data, sends->cluster_tail_size),
+                         slice_of(tail.data + sends->cluster_tail_size, tail.size - sends->cluster_tail_size), dead, &properties);
+    int level = dead ? 0 : schedule_level(properties.delay, broker->config.delay_levels);
+    /* Old clients leave TRAN_MSG in what they send back for a retry; that is no half message. */
+    bool half = properties.half_message && !(header->reconsume_times > 0 && level > 0);
+    int32_t sys_flag = header->sys_flag | (topic->config.multi_tag ? MESSAGE_MULTI_TAGS : 0);
+    if (half || ((sys_flag & MESSAGE_TRANSACTION_PREPARED) != 0 && !properties.half_message)) {
+        refuse(broker, to, RESPONSE_NO_PERMISSION, "the broker[%s] sending transaction message is forbidden: transactions are not built yet",
+               broker->config.broker_ip1);
+        return;
+    }
+    if (properties.half_message)
+        sys_flag &= ~MESSAGE_TRANSACTION_MASK; /* a record with these bits would never reach a queue */
+    if (properties.too_long || context->body.size > (size_t)broker->config.max_message_size) {
+        refuse_illegal(broker, to);
+        return;
+    }
+    struct topic_entry *stored = topic;
+    int32_t stored_queue = queue_id;
+    if (level > 0) {
+        stored = topic_config_find(broker->topics, SLICE_LITERAL(TOPIC_SCHEDULE));
+        stored_queue = level - 1;
+        send_message_append_destination(&sends->properties, 0, topic->config.name, queue_id);
+        properties.text = buffer_slice(&sends->properties);
+        if (properties.text.size > MESSAGE_PROPERTIES_MAX) {
+            refuse_illegal(broker, to);
+            return;
+        }
+    }
+    struct consume_queue *queue = stored == NULL ? NULL : topic_config_queue(stored, &broker->store, stored_queue);
+    if (queue == NULL || sends->properties.failed) {
+        refuse(broker, to, RESPONSE_SERVICE_NOT_AVAILABLE, "the queue's files cannot be made");
+        return;
+    }
+    struct message_record record = {
+        .flag = header->flag,
+        .sys_flag = sys_flag,
+        .born_timestamp_ms = header->born_timestamp_ms,
+        .born_host = context->peer,
+        .reconsume_times = header->reconsume_times,
+        .body = context->body,
+        .topic = stored->config.name,
+        .properties = properties.text,
+    };
+    struct pending_send *pending = take_pending(sends);
+    if (pending == NULL) {
+        broker_stats_limit_hit(broker->stats, LIMIT_HIT_PENDING_SENDS);
+        refuse_code(broker, to, ERROR_BUSY);
+        return;
+    }
+    pending->sends = sends;
+    pending->batch_offsets = NULL;
+    int rv = message_append(broker, queue, &record, slice_of(NULL, 0), &pending->append);
+    if (rv != 0) {
+        give_pending(pending);
+        refuse_code(broker, to, rv);
+        return;
+    }
+    pending->append.done = on_appended;
+    pending->reply_to = *to;
+    pending->queue_id = queue_id;
+    pending->queue_offset = record.queue_offset;
+    pending->physical_offset = record.physical_offset;
+    pending->started_us = context->started_us;
+    pending->bytes = record.total_size;
+    pending->messages = 1;
+}
+
+static void run_send(struct broker *broker, struct send_context *context)
+{
+    const struct send_message_request_header *header = &context->header;
+    const struct reply_to *to = &context->reply_to;
+    struct slice name = header->topic;
+
+    int64_t open_ms = broker->config.start_accept_send_request_time_stamp;
+    if (open_ms > 0 && env_now_ms(&broker->env) < open_ms) {
+        refuse(broker, to, RESPONSE_SYSTEM_ERROR, "broker unable to service, until %lld", (long long)open_ms);
+        return;
+    }
+    struct topic_entry *topic = topic_config_find(broker->topics, name);
+    if ((broker->config.broker_permission & BROKER_PERM_WRITE) == 0 && topic != NULL && topic->config.order) {
+        refuse(broker, to, RESPONSE_NO_PERMISSION, "the broker[%s] sending message is forbidden", broker->config.broker_ip1);
+        return;
+    }
+    if (topic == NULL) { /* a topic of the table has a legal name */
+        struct error error;
+        if (topic_validate(name, &error) != 0) {
+            refuse(broker, to, RESPONSE_SYSTEM_ERROR, "%s", error.message);
+            return;
+        }
+    }
+    if (topic_forbids_send(name)) {
+        refuse(broker, to, RESPONSE_NO_PERMISSION, "Sending message to topic[%.*s] is forbidden.", (int)name.size, (const char *)name.data);
+        return;
+    }
+    if (header->batch && topic_is_retry(name)) {
+        refuse(broker, to, RESPONSE_MESSAGE_ILLEGAL, "batch request does not support retry group");
+        return;
+    }
+    if (topic == NULL) {
+        defer(broker, context, name, false);
+        return;
+    }
+    if (topic->deleting) {
+        refuse_unknown_topic(broker, to, name);
+        return;
+    }
+    int32_t write_queues = topic->config.write_queue_nums, read_queues = topic->config.read_queue_nums;
+    int32_t queue_id = header->queue_id;
+    if (queue_id >= (write_queues > read_queues ? write_queues : read_queues)) {
+        char peer[64];
+        message_host_format(&context->peer, peer, sizeof peer);
+        refuse(broker, to, RESPONSE_SYSTEM_ERROR, "request queueId[%d] is illegal, topic[%.*s] has %d write and %d read queues, producer: %s",
+               queue_id, (int)name.size, (const char *)name.data, write_queues, read_queues, peer);
+        return;
+    }
+    if (queue_id < 0)
+        queue_id = write_queues <= 0 ? 0 : (int32_t)(env_random(&broker->env) % (uint64_t)write_queues);
+    if (header->batch)
+        send_batch(broker->sends, context, topic, queue_id);
+    else
+        send_one(broker->sends, context, topic, queue_id);
+}
+
+static void send_message(struct broker *broker, struct request *request)
+{
+    struct send_context context;
+    struct error error;
+    context.reply_to = request->reply_to;
+    context.peer = request->peer;
+    context.version = request->command->version;
+    context.started_us = env_monotonic_us(&broker->env);
+    context.body = request->command->body;
+    context.deferrals = 0;
+    if (send_message_request_header_decode(request->command, &context.header, &error) != 0) {
+        refuse(broker, &request->reply_to, RESPONSE_SYSTEM_ERROR, "%s", error.message);
+        return;
+    }
+    run_send(broker, &context);
+}
+
+const struct processor_row send_message_processor_rows[] = {
+    {10, "SEND_MESSAGE", send_message, PROCESSOR_FORWARD},
+    {310, "SEND_MESSAGE_V2", send_message, PROCESSOR_FORWARD},
+    {320, "SEND_BATCH_MESSAGE", send_message, PROCESSOR_FORWARD},
+    {36, "CONSUMER_SEND_MSG_BACK", consumer_send_msg_back, PROCESSOR_FORWARD},
+    {0, NULL, NULL, 0},
+};
