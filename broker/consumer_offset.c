@@ -371,7 +371,8 @@ int consumer_offset_settle(struct broker *broker, struct slice group, struct sli
                            void *context)
 {
     struct consumer_offset_table *table = broker->offsets;
-    if (!in_range(group, topic, queue_id, 0))
+    /* A leader whose disk is full stores no offsets, but knows those that are stored. */
+    if (!in_range(group, topic, queue_id, 0) || !metadata_leads(broker))
         return ERROR_NOT_FOUND;
     if (pending_find(table, group, topic, queue_id) != NULL) {
         int rv = batch_wait(batch_open(broker), done, context);
