@@ -11,6 +11,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "dledger/ledger_internal.h"
 #include "store/log_sink.h"
 
 #define ENTRIES_INITIAL 4096u
@@ -691,21 +692,19 @@ static int step_message(struct raft_driver *driver, struct raft_message *message
     return driver_step(driver, &event);
 }
 
-/* Makes sure that the run will fit before the core is told of it: behind the step there is no way back. */
-static bool room_until(struct raft_driver *driver, uint64_t end_position)
+int raft_driver_make_room(struct raft_driver *driver, uint64_t end_position, uint32_t count)
 {
     struct ledger *ledger = driver->ledger;
-    struct ledger_reservation job;
+    uint64_t index_end = ((uint64_t)(ledger->last_index + 1) + count) * LEDGER_INDEX_UNIT;
+    int rv = 0;
 
-    while (ledger->reserved_end < end_position) {
-        if (ledger->reserving || !ledger_reservation_next(ledger, &job))
-            return false; /* being made by the pool: the leader will send again */
-        ledger_reservation_run(&job);
-        ledger_reservation_done(ledger, &job);
-        if (job.result != 0)
-            return false;
-    }
-    return true;
+    if (end_position > ledger->reserved_end)
+        rv = ledger_reserve_data(ledger, end_position);
+    if (rv == 0 && index_end > ledger->index_reserved_end)
+        rv = ledger_reserve_index(ledger, index_end);
+    if (rv == ERROR_IO)
+        driver_fail(driver, &ledger->failure);
+    return rv;
 }
 
 static uint64_t run_end_position(const uint8_t *run, size_t size, uint32_t count)
@@ -778,8 +777,8 @@ static void receive_append(struct raft_driver *driver, struct raft_message *mess
             return;
         }
         /* A run knows its own positions: its last entry says where it ends. */
-        if (!room_until(driver, run_end_position(run, size, count)))
-            return;
+        if (raft_driver_make_room(driver, run_end_position(run, size, count) + LEDGER_BLANK_SIZE, count) != 0)
+            return; /* the leader sends it again */
     }
     entries = describe_run(driver, run, count);
     if (entries == NULL)

@@ -93,6 +93,9 @@ int raft_driver_start(struct raft_driver *driver, raft_index committed, raft_ind
 void raft_driver_receive(struct raft_driver *driver, uint64_t from, const struct peer_message *message, const uint8_t *run);
 /* A run of sealed entries of our current term, first index = last + 1. 0; ERROR_NOT_LEADER; ERROR_NO_SPACE (nothing happened). */
 int raft_driver_submit(struct raft_driver *driver, const uint8_t *run, size_t size, uint32_t count);
+/* Makes sure that the ledger can take entries up to end_position, count of them: to be asked before a step that brings entries, since behind it
+ * there is no way back. 0, ERROR_NO_SPACE, ERROR_IO (final). */
+int raft_driver_make_room(struct raft_driver *driver, uint64_t end_position, uint32_t count);
 /* Entries up to index are as durable as the class wants. Reports above the cap or of cut entries are ignored. */
 void raft_driver_persisted(struct raft_driver *driver, raft_index index);
 /* Runs the timer if it is due. */

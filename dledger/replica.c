@@ -251,7 +251,8 @@ int replica_open(struct replica *replica, struct env *env, const struct dledger_
     if (rv != 0)
         goto close_votes;
     /* What was proved committed: by the checkpoint, or by the claim that entries carry. */
-    replica->checkpoint.committed_index = recovery.claim_index > replica->ledger.last_index ? replica->ledger.last_index : recovery.claim_index;
+    replica->lost_committed = recovery.claim_index > replica->ledger.last_index;
+    replica->checkpoint.committed_index = replica->lost_committed ? replica->ledger.last_index : recovery.claim_index;
     *view = (struct log_view){replica, view_min_offset, view_committed_offset, view_at, view_read};
     return 0;
 
@@ -315,9 +316,12 @@ static int sync_now(struct replica *replica, struct error *error)
 
     while (ledger_sync_next(&replica->ledger, &sync)) {
         ledger_sync_run(&sync);
-        replica->fdatasync_count++;
-        if (sync.result != 0)
-            return error_set(error, ERROR_IO, "ledger in %s: sync: %s", replica->dir, strerror(-sync.result));
+        replica->fdatasync_count += (uint64_t)sync.count;
+        ledger_sync_done(&replica->ledger, &sync);
+        if (sync.result != 0) {
+            *error = replica->ledger.failure;
+            return ERROR_IO;
+        }
     }
     return 0;
 }
@@ -453,7 +457,7 @@ int replica_start(struct replica *replica, struct message_store *store, struct e
         replica->mute_since_us = now_us(replica);
         LOG_WARN("the vote file is missing: this member does not vote until it has caught up with a leader");
     } else if (replica->member_count > 1 && !replica->options.force_start && checkpoint->present && !checkpoint->clean &&
-               !replica->same_boot && checkpoint->durability == DURABILITY_A) {
+               !replica->same_boot && (checkpoint->durability == DURABILITY_A || replica->lost_committed)) {
         replica->phase = REPLICA_MUTE;
         replica->mute_reason = PEER_MUTE_UNCLEAN;
         replica->mute_since_us = now_us(replica);
@@ -692,6 +696,18 @@ static bool may_submit(const struct replica *replica)
     return replica->gather.size >= REPLICA_ROUND_BYTES || now_us(replica) - replica->round_started_us >= REPLICA_ROUND_AGE_US;
 }
 
+static void note_room(struct replica *replica)
+{
+    int result = replica->ledger.reserve_result;
+
+    if (result != 0 && !replica->reserve_failed)
+        LOG_ERROR("ledger in %s: no room can be reserved: %s; sends are refused until there is", replica->dir, strerror(-result));
+    if (result == 0 && replica->reserve_failed)
+        LOG_INFO("ledger in %s: there is room again", replica->dir);
+    replica->reserve_failed = result != 0;
+    replica->reserve_errno = -result;
+}
+
 static bool submit_gathered(struct replica *replica)
 {
     struct ledger *ledger = &replica->ledger;
@@ -710,21 +726,11 @@ static bool submit_gathered(struct replica *replica)
         const uint8_t *last = replica->gather.data + size - replica->gather_sizes[count - 1];
         end = load_u64(last + 24) + replica->gather_sizes[count - 1];
     }
-    /* Behind the step there is no way back, so the room must be there before it. The pool is making it: its report starts the next turn. */
-    if (end + LEDGER_BLANK_SIZE > ledger->reserved_end) {
-        struct ledger_reservation job;
-        while (!ledger->reserving && end + LEDGER_BLANK_SIZE > ledger->reserved_end && ledger_reservation_next(ledger, &job)) {
-            ledger_reservation_run(&job);
-            ledger_reservation_done(ledger, &job);
-            if (job.result != 0) {
-                replica->reserve_failed = true;
-                replica->reserve_errno = -job.result;
-                break;
-            }
-        }
-        /* What was gathered keeps its places (queue offsets were given out in order) and waits for room or for its deadline. */
-        if (end + LEDGER_BLANK_SIZE > ledger->reserved_end)
-            return false;
+    /* Behind the step there is no way back, so the room must be there before it. What was gathered keeps its places (queue offsets were given out
+     * in order) and waits for the pool, or for its deadline. */
+    if (end + LEDGER_BLANK_SIZE > ledger->reserved_end && raft_driver_make_room(&replica->driver, end + LEDGER_BLANK_SIZE, count) != 0) {
+        note_room(replica);
+        return false;
     }
     rv = raft_driver_submit(&replica->driver, replica->gather.data, size, count);
     if (rv != 0) {
@@ -769,45 +775,45 @@ static void start_sync(struct replica *replica)
 
 void replica_synced(struct replica *replica)
 {
-    struct error error;
+    int64_t durable;
 
     replica->syncing = false;
     replica->fdatasync_count += (uint64_t)replica->sync.count;
-    if (replica->sync.result != 0) {
-        error_set(&error, ERROR_IO, "ledger in %s: fdatasync: %s", replica->dir, strerror(-replica->sync.result));
-        replica_fail(replica, &error);
-        return;
-    }
-    raft_driver_persisted(&replica->driver, (raft_index)(replica->sync.index + 1));
+    durable = ledger_sync_done(&replica->ledger, &replica->sync);
+    if (replica->sync.result != 0)
+        replica_fail(replica, &replica->ledger.failure);
+    else
+        raft_driver_persisted(&replica->driver, (raft_index)(durable + 1));
 }
 
 static void start_reserve(struct replica *replica)
 {
-    if (replica->ledger.reserving || replica->phase == REPLICA_FAILED || (replica->reserve_failed && now_us(replica) < replica->reserve_retry_us))
+    if (replica->ledger.reserving || replica->phase == REPLICA_FAILED)
         return;
     if (ledger_reservation_next(&replica->ledger, &replica->reservation))
         replica->io.reserve(replica->io.context, &replica->reservation);
+    else
+        note_room(replica);
+    if (replica->reserve_failed)
+        replica->reserve_retry_us = now_us(replica) + 250000;
 }
 
 void replica_reserved(struct replica *replica)
 {
     ledger_reservation_done(&replica->ledger, &replica->reservation);
-    if (replica->reservation.result != 0) {
-        if (!replica->reserve_failed)
-            LOG_ERROR("ledger in %s: no room can be reserved: %s; sends are refused until there is", replica->dir,
-                      strerror(-replica->reservation.result));
-        replica->reserve_failed = true;
-        replica->reserve_errno = -replica->reservation.result;
-        replica->reserve_retry_us = now_us(replica) + 500000;
-    } else if (replica->reserve_failed) {
-        replica->reserve_failed = false;
-        LOG_INFO("ledger in %s: there is room again", replica->dir);
-    }
+    note_room(replica);
+    if (replica->ledger.failed)
+        replica_fail(replica, &replica->ledger.failure);
 }
 
 void replica_save_run(struct replica_save *save)
 {
     save->result = 0;
+    if (save->with_sync) {
+        message_store_sync_run(&save->sync);
+        if (save->sync.result == 0)
+            save->checkpoint.synced_dispatched_position = save->sync_position;
+    }
     if (save->snapshot_path[0] != '\0')
         save->result = metadata_snapshot_write(save->env, save->snapshot_path, buffer_slice(&save->snapshot), &save->error);
     if (save->result == 0) {
@@ -824,27 +830,12 @@ static void fill_checkpoint(struct replica *replica, struct checkpoint *checkpoi
     checkpoint->present = true;
     checkpoint->boot_id = replica->env->ops->boot_id(replica->env);
     checkpoint->durability = (uint8_t)replica->options.durability;
-    checkpoint->begin_index = ledger->begin_index;
-    checkpoint->begin_position = mapped_file_queue_begin(&ledger->data);
     checkpoint->dispatched_position = replica->applied_end;
-    checkpoint->committed_index = (int64_t)replica->applied - 1;
-    if (replica->applied == 0 ||
-        !ledger_end_of(ledger, replica->applied - 1, &checkpoint->committed_end_position, &checkpoint->committed_chain)) {
-        checkpoint->committed_index = -1;
-        checkpoint->committed_end_position = 0;
-        checkpoint->committed_chain = 0;
-    }
-    checkpoint->committed_term = replica->applied == 0 ? 0 : ledger_term_of(ledger, replica->applied - 1);
+    ledger_fill_checkpoint(ledger, (int64_t)replica->applied - 1, checkpoint);
     if (replica->configuration_index > 0 && replica->configuration.size <= sizeof checkpoint->configuration) {
         checkpoint->configuration_index = replica->configuration_index - 1;
         checkpoint->configuration_size = (uint32_t)replica->configuration.size;
         memcpy(checkpoint->configuration, replica->configuration.data, replica->configuration.size);
-    }
-    checkpoint->term_count = 0;
-    size_t from = ledger->term_count > CHECKPOINT_TERMS_MAX ? ledger->term_count - CHECKPOINT_TERMS_MAX : 0;
-    for (size_t i = from; i < ledger->term_count && ledger->terms[i].first_index < replica->applied; i++) {
-        checkpoint->terms[checkpoint->term_count].term = ledger->terms[i].term;
-        checkpoint->terms[checkpoint->term_count++].first_index = ledger->terms[i].first_index;
     }
 }
 
@@ -869,6 +860,12 @@ static void start_save(struct replica *replica, bool with_snapshot)
             metadata_snapshot_end(&save->snapshot) == 0)
             metadata_snapshot_path(replica->env, replica->dir, replica->snapshot_index, save->snapshot_path, sizeof save->snapshot_path);
     }
+    /* Making queues durable is for the start after a power cut only: seldom, so that it does not compete with the log's syncs. */
+    save->with_sync = !replica->stopping && now_us(replica) >= replica->store_sync_due_us &&
+                      message_store_sync_begin(replica->store, &save->sync) == 0;
+    save->sync_position = replica->applied_end;
+    if (save->with_sync)
+        replica->store_sync_due_us = now_us(replica) + REPLICA_STORE_SYNC_MS * 1000ull;
     replica->saving = true;
     replica->checkpoint_dirty = false;
     replica->io.save(replica->io.context, save);
@@ -880,6 +877,10 @@ void replica_saved(struct replica *replica)
 
     replica->saving = false;
     replica->checkpoint.sequence = save->checkpoint.sequence;
+    replica->checkpoint.synced_dispatched_position = save->checkpoint.synced_dispatched_position;
+    if (save->with_sync)
+        message_store_sync_end(replica->store, &save->sync);
+    save->with_sync = false;
     if (save->result != 0) {
         /* A lost checkpoint costs time at the next start, not data. */
         LOG_ERROR("checkpoint in %s: %s", replica->dir, save->error.message);

@@ -16,6 +16,7 @@
 #define REPLICA_APPLY_TURN_MAX 8192u       /* entries applied in one turn, so that a long replay leaves the loop responsive */
 #define REPLICA_SNAPSHOT_BYTES (64u << 20) /* a metadata snapshot every so many bytes of log */
 #define REPLICA_CHECKPOINT_MS 1000u
+#define REPLICA_STORE_SYNC_MS 30000u       /* queues and index made durable this often */
 #define REPLICA_ANNOUNCE_MS 3u             /* an idle leader tells its followers the commit index after this */
 #define REPLICA_ROUND_AGE_US 3000u         /* a round older than this no longer holds back the next one */
 #define REPLICA_ROUND_BYTES (256u << 10)   /* neither does a round when this much has been gathered */
@@ -37,6 +38,9 @@ struct replica_save {
     struct buffer snapshot; /* whole file */
     int64_t snapshot_index; /* DLedger index */
     uint64_t snapshot_position;
+    bool with_sync; /* queues and index are made durable first */
+    struct message_store_sync_job sync;
+    uint64_t sync_position;
     int result;
     struct error error;
 };
@@ -77,12 +81,14 @@ struct replica {
     uint64_t mute_since_us;
     uint64_t fetch_sent_us;
     bool same_boot;
+    bool lost_committed; /* entries that were committed are gone from here */
     bool stopping;
     struct error failure;
 
     struct checkpoint checkpoint; /* newest contents, saved from time to time */
     bool checkpoint_dirty;
     uint64_t checkpoint_due_us;
+    uint64_t store_sync_due_us;
     bool saving;
     struct replica_save save;
     int64_t snapshot_index; /* DLedger index of the metadata snapshot on disk, -1 = none */
