@@ -168,6 +168,7 @@ static void connection_fail(struct remoting_connection *connection, int rv, cons
     struct remoting_client *client = connection->client;
     if (connection->state == CLOSED)
         return;
+    bool was_open = connection->state == OPEN;
     connection->state = CLOSED;
     HASH_DEL(client->connections, connection);
     if (connection->dirty)
@@ -186,6 +187,7 @@ static void connection_fail(struct remoting_connection *connection, int rv, cons
         if (call == NULL || call->connection != connection)
             continue;
         slot_release(client, call);
+        call->maybe_sent = was_open;
         call->done(call, rv, NULL, cause);
     }
     connection_release(connection);
@@ -616,6 +618,7 @@ static void expire_calls(struct remoting_client *client, int64_t now)
         struct remoting_connection *connection = call->connection;
         int64_t sent = call->sent_ms;
         slot_release(client, call);
+        call->maybe_sent = connection->state == OPEN;
         /* Silence since the request was sent: the peer may be stopped or cut off without a reset, so the next request gets a new connection. */
         if (connection->state == OPEN && connection->last_read_ms <= sent && !connection->failing)
             mark_failing(connection, UV_ETIMEDOUT);

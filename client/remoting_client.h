@@ -33,6 +33,7 @@ typedef void (*remoting_call_done)(struct remoting_call *call, int rv, const str
 struct remoting_call {
     remoting_call_done done;
     void *context;
+    bool maybe_sent; /* to be read in done, on a failure: the peer may have got the request */
     /* the rest belongs to remoting_client.c */
     struct remoting_connection *connection;
     int32_t opaque;
@@ -73,7 +74,6 @@ void remoting_client_cancel(struct remoting_client *client, struct remoting_call
 int64_t remoting_client_now_ms(struct remoting_client *client);
 void remoting_client_delay(struct remoting_client *client, struct remoting_delay *delay, int wait_ms);
 void remoting_client_delay_cancel(struct remoting_delay *delay);
-/* The local address of a live connection, for client ids; "127.0.0.1" when there is none. */
 bool remoting_client_is_connected(struct remoting_client *client, const char *address);
 
 /* Any thread but the loop's: one request, waiting for its answer. ------------------------------------------------------------------------- */

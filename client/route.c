@@ -300,6 +300,8 @@ static void question_finish(struct question *question, int rv, const char *cause
 static void store(struct question *question, struct topic_route *route)
 {
     struct entry *entry = question->entry;
+    /* Clients that start together must not all begin at the same queue. */
+    route->turn = entry->known ? entry->route.turn : (uint32_t)(uv_hrtime() >> 10);
     if (entry->known)
         topic_route_close(&entry->route);
     entry->route = *route;
@@ -429,7 +431,6 @@ static void hedge_run(struct remoting_delay *delay)
     ask_next(question);
 }
 
-/* Fails a question that could not even begin, outside of the call that made it. */
 static struct entry *entry_get(struct route_table *table, const char *topic, int *rv)
 {
     struct entry *entry;
@@ -451,12 +452,6 @@ static struct entry *entry_get(struct route_table *table, const char *topic, int
     entry->table = table;
     HASH_ADD_KEYPTR(hh, table->entries, entry->topic, strlen(entry->topic), entry);
     return entry;
-}
-
-static void start_run(struct remoting_delay *delay)
-{
-    struct question *question = (struct question *)((char *)delay - offsetof(struct question, hedge));
-    ask_next(question);
 }
 
 int route_table_refresh(struct route_table *table, const char *topic, const char *create_key, int queues_of_new_topic, const char *avoid,
@@ -494,13 +489,29 @@ int route_table_refresh(struct route_table *table, const char *topic, const char
     }
     /* The questions go out by a delay of no length, since no call back may come from inside this call. */
     if (fresh || (question->all_at_once && question->begun < table->options.name_server_count)) {
-        question->hedge.run = fresh ? start_run : hedge_run;
+        question->hedge.run = hedge_run;
         remoting_client_delay(table->client, &question->hedge, 0);
     }
     return 0;
 }
 
-const struct topic_route *route_table_get(struct route_table *table, const char *topic)
+void route_table_cancel(struct route_table *table, const char *topic, struct route_waiter *waiter)
+{
+    struct entry *entry;
+    HASH_FIND_STR(table->entries, topic, entry);
+    if (entry == NULL || entry->question == NULL)
+        return;
+    for (struct route_waiter **at = &entry->question->waiters; *at != NULL; at = &(*at)->next) {
+        if (*at != waiter)
+            continue;
+        *at = waiter->next;
+        if (*at == NULL)
+            entry->question->waiters_end = at;
+        return;
+    }
+}
+
+struct topic_route *route_table_get(struct route_table *table, const char *topic)
 {
     struct entry *entry;
     HASH_FIND_STR(table->entries, topic, entry);

@@ -46,6 +46,7 @@ struct topic_route {
     uint32_t publish_count, subscribe_count;
     struct route_queue *publish;          /* queues that may be written: permission W, and a broker with a leader */
     struct route_queue *subscribe;        /* queues that may be read */
+    uint32_t turn;                        /* of the selector; kept when a newer route takes this one's place */
     bool from_template;                   /* the topic is not there yet: the queues are what auto-creation will make */
 };
 
@@ -91,12 +92,14 @@ void route_table_stop(struct route_table *table);
 /* After remoting_client_free(). */
 void route_table_free(struct route_table *table);
 /* NULL when not known. Valid until the next return to the loop. */
-const struct topic_route *route_table_get(struct route_table *table, const char *topic);
+struct topic_route *route_table_get(struct route_table *table, const char *topic);
 /* Asks the name servers; joins a question that is under way. create_key: topic whose route serves when the topic is unknown, NULL none. avoid: an
  * address that just failed: an answer with no other leader than this one is taken only when no name server has a better one. waiter may be NULL. Fails
  * with ERROR_BUSY, ERROR_NO_MEMORY: done is not called. */
 int route_table_refresh(struct route_table *table, const char *topic, const char *create_key, int queues_of_new_topic, const char *avoid,
                         struct route_waiter *waiter);
+/* Forgets a waiter; done is not called. */
+void route_table_cancel(struct route_table *table, const char *topic, struct route_waiter *waiter);
 /* Calls visit with each broker of each route (a broker may come more than once). */
 void route_table_each_broker(struct route_table *table, void (*visit)(void *context, const struct route_broker *broker), void *context);
 
