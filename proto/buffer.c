@@ -93,6 +93,8 @@ uint8_t *buffer_reserve(struct buffer *buffer, size_t size)
     size_t capacity = buffer->capacity < 256 ? 256 : buffer->capacity;
     while (capacity < need)
         capacity *= 2;
+    if (buffer->limit != 0 && capacity > buffer->limit)
+        capacity = buffer->limit;
     uint8_t *data = realloc(buffer->data, capacity);
     if (data == NULL) {
         buffer->failed = true;

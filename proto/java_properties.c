@@ -219,11 +219,15 @@ static void append_part(struct buffer *out, struct slice part, bool key)
             buffer_append_text(out, "\\f");
             break;
         case '\\':
+            buffer_append_text(out, "\\\\");
+            break;
         case '=':
         case ':':
         case '#':
         case '!':
-            buffer_append_u8(out, '\\');
+            /* Harmless in a value: addresses stay as RocketMQ's properties2String writes them. */
+            if (key)
+                buffer_append_u8(out, '\\');
             buffer_append_u8(out, (uint8_t)code);
             break;
         default:
