@@ -423,6 +423,10 @@ uint32_t ledger_run(const struct ledger *ledger, uint64_t first_index, uint32_t 
 
 void ledger_fill_checkpoint(const struct ledger *ledger, int64_t committed_index, struct checkpoint *checkpoint)
 {
+    if (committed_index > ledger->synced_index)
+        committed_index = ledger->synced_index;
+    if (committed_index < ledger->begin_index)
+        committed_index = -1;
     checkpoint->committed_index = committed_index;
     checkpoint->committed_term = 0;
     checkpoint->committed_end_position = 0;

@@ -112,8 +112,9 @@ bool ledger_end_of(const struct ledger *ledger, uint64_t index, uint64_t *end_po
  * Returns the count (0 = not retained); *run points into the mapping. */
 uint32_t ledger_run(const struct ledger *ledger, uint64_t first_index, uint32_t max_count, size_t max_bytes, const uint8_t **run, size_t *size);
 
-/* Fills what a checkpoint says about the log: committed_*, terms (the newest CHECKPOINT_TERMS_MAX up to committed_index), begin_*. committed_index
- * must be retained, or -1. Leaves the other fields alone. */
+/* Fills what a checkpoint says about the log: committed_*, terms (the newest CHECKPOINT_TERMS_MAX up to committed_index), begin_*; leaves the other
+ * fields alone. committed_index (-1 = none) is lowered to what is durable here: a checkpoint that promises entries which a power cut can
+ * still take would make the next start refuse a log that is only shorter. */
 void ledger_fill_checkpoint(const struct ledger *ledger, int64_t committed_index, struct checkpoint *checkpoint);
 
 /* ---- reserving room ahead (pool) ---- */

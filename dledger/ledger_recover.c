@@ -503,7 +503,7 @@ static int recover(struct ledger *ledger, const struct checkpoint *checkpoint, b
         return rv;
 
     /* Class B: what is here will be counted as acknowledged by this node, so it must be durable now; after a kill it may be in the page cache
-     * alone. Class A: no such promise; the flush thread catches up. */
+     * alone. Class A: no such promise; the flush thread goes on behind what was durable when the checkpoint was saved. */
     if (ledger->zero_ahead) {
         for (size_t i = 0; i < ledger->data.count; i++) {
             int sync_rv = env_sync(ledger->env, ledger->data.files[i]->file);
@@ -514,8 +514,8 @@ static int recover(struct ledger *ledger, const struct checkpoint *checkpoint, b
         }
     }
     bool durable = ledger->zero_ahead || !same_boot;
-    ledger->synced_index = durable ? ledger->last_index : ledger->begin_index - 1;
-    ledger->synced_position = durable ? ledger->end_position : mapped_file_queue_begin(&ledger->data);
+    ledger->synced_index = durable ? ledger->last_index : walk_from - 1;
+    ledger->synced_position = durable ? ledger->end_position : walk_start;
     return reserve_first(ledger, error);
 }
 
