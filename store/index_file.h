@@ -36,8 +36,10 @@ struct index_file {
     uint32_t count;      /* number of the next entry, starts at 1 */
 
     uint32_t reserved;   /* entries before this one have disk blocks */
+    uint32_t reserve_at; /* the disk was full: no reservation ahead before this entry */
     uint32_t synced;     /* entries before this one are durable */
     bool slots_dirty;    /* slots changed since the whole file was last synced */
+    bool whole;          /* marked as whole on disk: taken back before the next put */
     bool dir_dirty;      /* the name is not durable yet */
     uint32_t pins;       /* sync jobs that hold the mapping */
     bool dropped;
@@ -62,9 +64,10 @@ int index_file_remove(struct index_file *file, struct error *error);
 void index_file_unpin(struct index_file *file);
 
 /* Newest file after a start: removes all entries whose record is at or behind physical_offset, exactly, and leaves header and slots whole. Undoes
- * the newest entries one by one when slots can be believed, else builds the slots anew. time_of gives a record's store time, -1 when unknown. */
+ * the newest entries one by one when slots can be believed, else builds the slots anew. time_of gives a record's store time, -1 when unknown.
+ * *damaged: entries in the middle are broken, the file now ends before them and lacks records before physical_offset. */
 int index_file_recover(struct index_file *file, int64_t physical_offset, int64_t (*time_of)(void *argument, int64_t physical_offset),
-                       void *argument, struct error *error);
+                       void *argument, bool *damaged, struct error *error);
 
 /* Takes begin and end over from the file before it. */
 void index_file_inherit(struct index_file *file, const struct index_file *previous);
@@ -82,5 +85,7 @@ bool index_file_next(const struct index_file *file, uint32_t key_hash, int64_t b
 
 /* Marks the file as whole and syncs all of it (clean stop, or a full file). Blocks. */
 int index_file_sync_whole(struct index_file *file);
+/* Bytes of the map that hold something: header, slots and the entries in front of `count`. */
+uint64_t index_file_used(const struct index_file *file, uint32_t count);
 
 #endif

@@ -9,8 +9,8 @@
 #include "proto/buffer.h"
 #include "store/index_file.h"
 
-/* Two files of 420 MB hold 40 million keys; this many are out of reach before retention takes the oldest. */
-#define INDEX_FILES_MAX 4096u
+/* One file of 420 MB holds 20 million keys: this many are 10 billion. The oldest goes when it is reached. */
+#define INDEX_FILES_MAX 512u
 
 struct index_service {
     struct env *env;
@@ -19,9 +19,8 @@ struct index_service {
     uint32_t entries;
     bool was_missing; /* the directory did not exist: everything in the log has to be indexed again */
 
-    struct index_file **files; /* oldest first */
+    struct index_file *files[INDEX_FILES_MAX]; /* oldest first */
     size_t count;
-    size_t capacity;
     struct index_file *spare; /* made ahead for a record whose keys do not all fit into the newest one */
 
     uint64_t retry_us;  /* after a failure other than a full disk: no new file before this time */

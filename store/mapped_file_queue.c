@@ -331,6 +331,24 @@ int mapped_file_queue_add(struct mapped_file_queue *queue, uint64_t position, st
     return 0;
 }
 
+int mapped_file_queue_reserve(struct mapped_file_queue *queue, struct mapped_file *file, uint64_t position, uint64_t size)
+{
+    struct env *env = queue->env;
+    assert(position >= file->start && position - file->start <= queue->file_size && size <= queue->file_size - (position - file->start));
+    if (file->file != NULL)
+        return env->ops->allocate(env, file->file, position - file->start, size);
+    char path[PATH_MAX];
+    struct env_file *handle;
+    int rv = file_path(queue, file->start, "", path);
+    if (rv == 0)
+        rv = env_open(env, path, ENV_WRITE, &handle);
+    if (rv != 0)
+        return rv;
+    rv = env->ops->allocate(env, handle, position - file->start, size);
+    env_close(env, handle);
+    return rv;
+}
+
 /* Unlinks the file; its mapping goes now, or with the last pin. */
 static int drop(struct mapped_file_queue *queue, struct mapped_file *file, struct error *error)
 {

@@ -52,6 +52,9 @@ uint8_t *mapped_file_queue_at(const struct mapped_file_queue *queue, uint64_t po
 int mapped_file_queue_sync_dir(struct mapped_file_queue *queue);
 /* Creates (full length, sparse, directory synced: with writable maps that is left to mapped_file_queue_sync_dir) and maps the file that holds position; it must be the next one, or the first of an empty queue. */
 int mapped_file_queue_add(struct mapped_file_queue *queue, uint64_t position, struct mapped_file **file, struct error *error);
+/* Reserves disk blocks for size bytes at position, which lie in that file, so that a write through the mapping cannot meet a full disk (it would
+ * raise SIGBUS). 0 or a negative errno. */
+int mapped_file_queue_reserve(struct mapped_file_queue *queue, struct mapped_file *file, uint64_t position, uint64_t size);
 /* Removes all files that begin at or behind position (the file that holds position stays). Directory synced. */
 int mapped_file_queue_cut(struct mapped_file_queue *queue, uint64_t position, struct error *error);
 /* Removes whole files that end at or before position, never the last one. */

@@ -35,6 +35,9 @@ struct message_store {
     struct queue_table *queues; /* private */
     int64_t dispatched_offset; /* all committed entries before this position have been dispatched */
     int64_t recovered_position;
+    /* Set by the caller before message_store_recover(): what a sync of an earlier run made durable (the checkpoint's synced_dispatched_position).
+     * Units behind it count as not synced, whoever wrote them. 0: nothing is known, the first sync covers everything. */
+    int64_t synced_position;
     int64_t earliest_time_ms; /* of earliest_min_offset, -1 = not looked up; private */
     int64_t earliest_min_offset;
     bool sync_broken; /* a sync failed: nothing is promised durable any more in this run */
@@ -51,7 +54,8 @@ static inline int64_t message_store_recovered_position(const struct message_stor
 {
     return store->recovered_position;
 }
-/* Files stay as they are; what was not synced is in the page cache. */
+/* Right after message_store_sync() the index is also marked as whole, which spares the next start a rebuild of its slots when the machine stops
+ * meanwhile. Without a sync before, files stay as they are. No sync job may be out. */
 void message_store_close(struct message_store *store);
 
 /* ---- reput: called by dledger for each committed entry of kind message, in log order ---- */
@@ -60,8 +64,8 @@ void message_store_close(struct message_store *store);
  * The unit's queue offset must equal the queue's maximum: a difference is ERROR_DAMAGED (the caller stops the node); never skips or shifts.
  * PREPARED and ROLLBACK records get no unit. ERROR_NO_SPACE: nothing was added, call again later. */
 int message_store_dispatch(struct message_store *store, struct slice record, struct message_dispatch *dispatch);
-/* Makes queues and index durable up to what was dispatched. Blocks: for a clean stop, where the index is also marked as whole, which spares the
- * next start a rebuild if the machine stops now. 0, ERROR_IO (final: see sync_broken), ERROR_NO_MEMORY. */
+/* Makes queues and index durable up to what was dispatched. Blocks: for a clean stop, before message_store_close(). 0, ERROR_IO (final: see
+ * sync_broken), ERROR_NO_MEMORY. */
 int message_store_sync(struct message_store *store);
 
 /* The same in three steps, for a running node: begin (loop) notes what is dirty, run (pool) makes it durable while the loop goes on with
@@ -143,6 +147,8 @@ int64_t message_store_store_time(struct message_store *store, struct slice topic
 int64_t message_store_offset_by_time(struct message_store *store, struct slice topic, int32_t queue_id, int64_t timestamp_ms);
 /* Store time of the oldest retained message, -1 when the log is empty. */
 int64_t message_store_earliest_time(struct message_store *store);
+/* Store time of the record at a physical offset, -1 when it cannot be read. */
+int64_t message_store_record_time(struct message_store *store, int64_t physical_offset);
 /* Size of the message record at a physical offset (0 when there is no record that starts there or it is not committed). Reads the header only. */
 uint32_t message_store_record_size(struct message_store *store, int64_t physical_offset);
 

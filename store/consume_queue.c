@@ -1,0 +1,408 @@
+#include "store/consume_queue.h"
+
+#include "proto/buffer.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PAGE 4096u
+/* Blocks are reserved ahead by as much as the file holds already, within these bounds: a queue of few messages costs one block, a busy
+ * one a system call every 13,000 messages. */
+#define RESERVE_STEP_MIN 4096u
+#define RESERVE_STEP_MAX 262144u
+/* In front of a queue whose first unit is not number 0. */
+#define PAD_SIZE INT32_MAX
+
+static void decode(const uint8_t *p, struct consume_queue_unit *unit)
+{
+    unit->physical_offset = (int64_t)load_u64(p);
+    unit->size = (int32_t)load_u32(p + 8);
+    unit->tags_code = (int64_t)load_u64(p + 12);
+}
+
+static void encode(uint8_t *p, const struct consume_queue_unit *unit)
+{
+    store_u64(p, (uint64_t)unit->physical_offset);
+    store_u32(p + 8, (uint32_t)unit->size);
+    store_u64(p + 12, (uint64_t)unit->tags_code);
+}
+
+static uint64_t byte_of(int64_t queue_offset)
+{
+    return (uint64_t)queue_offset * CONSUME_QUEUE_UNIT_SIZE;
+}
+
+static bool read_unit(const struct consume_queue *queue, int64_t queue_offset, struct consume_queue_unit *unit)
+{
+    if (queue_offset < 0 || queue_offset > INT64_MAX / (int64_t)CONSUME_QUEUE_UNIT_SIZE)
+        return false;
+    const uint8_t *p = mapped_file_queue_at(&queue->files, byte_of(queue_offset), CONSUME_QUEUE_UNIT_SIZE);
+    if (p == NULL)
+        return false;
+    decode(p, unit);
+    return true;
+}
+
+static bool is_pad(const struct consume_queue_unit *unit)
+{
+    return unit->physical_offset == 0 && unit->size == PAD_SIZE;
+}
+
+/* Written, and its record lies before the limit. */
+static bool holds(const struct consume_queue *queue, int64_t queue_offset, int64_t physical_limit)
+{
+    struct consume_queue_unit unit;
+    return read_unit(queue, queue_offset, &unit) && unit.size > 0 && unit.physical_offset >= 0 && unit.physical_offset < physical_limit;
+}
+
+/* One behind the last unit whose record lies before the limit. The units of a queue are in log order and zeros follow, so halving finds the
+ * border; it starts from the front of the last file with doubled steps, so that a short queue is judged by its first page alone. */
+static int64_t find_end(const struct consume_queue *queue, int64_t physical_limit)
+{
+    for (size_t i = queue->files.count; i-- > 0;) {
+        int64_t base = (int64_t)(queue->files.files[i]->start / CONSUME_QUEUE_UNIT_SIZE);
+        int64_t total = (int64_t)(queue->files.file_size / CONSUME_QUEUE_UNIT_SIZE);
+        if (!holds(queue, base, physical_limit))
+            continue;
+        int64_t good = 0;
+        int64_t bad = 1;
+        while (bad < total && holds(queue, base + bad, physical_limit)) {
+            good = bad;
+            bad = bad * 2 + 1;
+        }
+        if (bad > total)
+            bad = total;
+        while (bad - good > 1) {
+            int64_t middle = good + (bad - good) / 2;
+            if (holds(queue, base + middle, physical_limit))
+                good = middle;
+            else
+                bad = middle;
+        }
+        return base + bad;
+    }
+    return (int64_t)(mapped_file_queue_begin(&queue->files) / CONSUME_QUEUE_UNIT_SIZE);
+}
+
+static int64_t first_in_files(const struct consume_queue *queue)
+{
+    return (int64_t)(mapped_file_queue_begin(&queue->files) / CONSUME_QUEUE_UNIT_SIZE);
+}
+
+static void set_end(struct consume_queue *queue, int64_t end)
+{
+    struct consume_queue_unit last;
+    queue->max_offset = end;
+    queue->tail = NULL;
+    queue->tail_units = 0;
+    queue->max_physical_offset = 0;
+    if (end > first_in_files(queue) && read_unit(queue, end - 1, &last) && !is_pad(&last))
+        queue->max_physical_offset = last.physical_offset + last.size;
+    if (queue->min_offset > end)
+        queue->min_offset = end;
+}
+
+/* First unit in [from, to) whose record lies at or behind physical_offset. */
+static int64_t lower_bound(const struct consume_queue *queue, int64_t from, int64_t to, int64_t physical_offset)
+{
+    int64_t step = 1;
+    /* Mostly the answer is near the front: look there before halving the whole queue. */
+    while (from < to) {
+        int64_t probe = from + step - 1 < to ? from + step - 1 : to - 1;
+        if (!holds(queue, probe, physical_offset)) {
+            to = probe;
+            break;
+        }
+        from = probe + 1;
+        step *= 2;
+    }
+    while (from < to) {
+        int64_t middle = from + (to - from) / 2;
+        if (holds(queue, middle, physical_offset))
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return from;
+}
+
+int consume_queue_open(struct consume_queue *queue, struct env *env, const char *dir, const char *topic, int32_t queue_id,
+                       uint64_t file_size, struct error *error)
+{
+    memset(queue, 0, sizeof *queue);
+    assert(file_size % CONSUME_QUEUE_UNIT_SIZE == 0);
+    queue->queue_id = queue_id;
+    queue->topic = strdup(topic);
+    if (queue->topic == NULL)
+        return error_set(error, ERROR_NO_MEMORY, "queue %s %d: out of memory", topic, (int)queue_id);
+    int rv = mapped_file_queue_open(&queue->files, env, dir, file_size, true, error);
+    if (rv != 0) {
+        free(queue->topic);
+        queue->topic = NULL;
+        return rv;
+    }
+    set_end(queue, find_end(queue, INT64_MAX));
+    queue->min_offset = lower_bound(queue, first_in_files(queue), queue->max_offset, 1);
+    queue->append_offset = queue->max_offset;
+    return 0;
+}
+
+void consume_queue_close(struct consume_queue *queue)
+{
+    mapped_file_queue_close(&queue->files);
+    free(queue->topic);
+    queue->topic = NULL;
+}
+
+static int code_of(int rv)
+{
+    return rv == -ENOSPC || rv == -EDQUOT ? ERROR_NO_SPACE : ERROR_IO;
+}
+
+/* Gives the bytes up to need_end disk blocks, and some more ahead if there is room. */
+static int reserve(struct consume_queue *queue, struct mapped_file *file, uint64_t byte, uint64_t need_end)
+{
+    uint64_t file_end = file->start + queue->files.file_size;
+    if (queue->reserved_end >= need_end && queue->reserved_end > file->start && queue->reserved_end <= file_end)
+        return 0;
+    uint64_t used = byte - file->start;
+    uint64_t from = file->start + used / PAGE * PAGE;
+    if (queue->reserved_end > from && queue->reserved_end <= file_end)
+        from = queue->reserved_end;
+    uint64_t step = used < RESERVE_STEP_MIN ? RESERVE_STEP_MIN : used > RESERVE_STEP_MAX ? RESERVE_STEP_MAX : used;
+    uint64_t least = file->start + (need_end - file->start + PAGE - 1) / PAGE * PAGE;
+    uint64_t want = file->start + (need_end - file->start + step - PAGE + PAGE - 1) / PAGE * PAGE;
+    if (least > file_end)
+        least = file_end;
+    if (want > file_end)
+        want = file_end;
+    int rv = mapped_file_queue_reserve(&queue->files, file, from, want - from);
+    if (rv == -ENOSPC && want > least) {
+        want = least;
+        rv = mapped_file_queue_reserve(&queue->files, file, from, want - from);
+    }
+    if (rv != 0)
+        return code_of(rv);
+    queue->reserved_end = want;
+    return 0;
+}
+
+static int prepare_first(struct consume_queue *queue, int64_t queue_offset)
+{
+    struct mapped_file *file;
+    if (queue_offset < 0 || queue_offset >= INT64_MAX / (int64_t)CONSUME_QUEUE_UNIT_SIZE)
+        return ERROR_INVALID;
+    uint64_t byte = byte_of(queue_offset);
+    int rv = mapped_file_queue_add(&queue->files, byte, &file, NULL);
+    if (rv != 0)
+        return rv;
+    queue->reserved_end = 0;
+    rv = reserve(queue, file, file->start, byte + CONSUME_QUEUE_UNIT_SIZE);
+    if (rv != 0) {
+        mapped_file_queue_cut(&queue->files, file->start, NULL);
+        return rv;
+    }
+    /* What lies in front was never here or is no longer retained. */
+    const struct consume_queue_unit pad = {0, PAD_SIZE, 0};
+    for (uint64_t at = file->start; at < byte; at += CONSUME_QUEUE_UNIT_SIZE)
+        encode(file->map + (at - file->start), &pad);
+    queue->dirty = true;
+    queue->dirty_from = file->start;
+    queue->min_offset = queue_offset;
+    queue->max_offset = queue_offset;
+    queue->max_physical_offset = 0;
+    return 0;
+}
+
+int consume_queue_prepare(struct consume_queue *queue, int64_t queue_offset)
+{
+    if (queue->tail_units > 0 && queue_offset == queue->max_offset)
+        return 0;
+    int rv;
+    if (queue->files.count == 0) {
+        rv = prepare_first(queue, queue_offset);
+        if (rv != 0)
+            return rv;
+    }
+    if (queue_offset != queue->max_offset)
+        return ERROR_DAMAGED;
+    uint64_t byte = byte_of(queue_offset);
+    struct mapped_file *file = mapped_file_queue_find(&queue->files, byte);
+    if (file == NULL) {
+        rv = mapped_file_queue_add(&queue->files, byte, &file, NULL);
+        if (rv != 0)
+            return rv;
+    }
+    rv = reserve(queue, file, byte, byte + CONSUME_QUEUE_UNIT_SIZE);
+    if (rv != 0)
+        return rv;
+    queue->tail = file->map + (byte - file->start);
+    queue->tail_units = (uint32_t)((queue->reserved_end - byte) / CONSUME_QUEUE_UNIT_SIZE);
+    return 0;
+}
+
+int consume_queue_append(struct consume_queue *queue, int64_t queue_offset, const struct consume_queue_unit *unit)
+{
+    if (queue->tail_units == 0 || queue_offset != queue->max_offset) {
+        int rv = consume_queue_prepare(queue, queue_offset);
+        if (rv != 0)
+            return rv;
+    }
+    encode(queue->tail, unit);
+    queue->tail += CONSUME_QUEUE_UNIT_SIZE;
+    queue->tail_units--;
+    if (!queue->dirty) {
+        queue->dirty = true;
+        queue->dirty_from = byte_of(queue_offset);
+    }
+    queue->max_offset = queue_offset + 1;
+    queue->max_physical_offset = unit->physical_offset + unit->size;
+    return 0;
+}
+
+bool consume_queue_get_any(const struct consume_queue *queue, int64_t queue_offset, struct consume_queue_unit *unit)
+{
+    return queue_offset < queue->max_offset && read_unit(queue, queue_offset, unit) && !is_pad(unit);
+}
+
+bool consume_queue_get(const struct consume_queue *queue, int64_t queue_offset, struct consume_queue_unit *unit)
+{
+    return queue_offset >= queue->min_offset && queue_offset < queue->max_offset && read_unit(queue, queue_offset, unit);
+}
+
+int64_t consume_queue_lower_bound(const struct consume_queue *queue, int64_t physical_offset)
+{
+    return lower_bound(queue, queue->min_offset, queue->max_offset, physical_offset);
+}
+
+/* The queue ends at `end` from now on. */
+static int cut_at(struct consume_queue *queue, int64_t end, struct error *error)
+{
+    struct consume_queue_unit last;
+    int64_t old_end = queue->max_offset;
+    int64_t first = first_in_files(queue);
+    /* Padding alone is no queue: the next record says anew where it begins. */
+    if (queue->files.count > 0 && (end <= first || !read_unit(queue, end - 1, &last) || is_pad(&last)))
+        end = first;
+    int rv = mapped_file_queue_cut(&queue->files, byte_of(end), error);
+    if (rv != 0)
+        return rv;
+    if (queue->files.count == 0) {
+        queue->min_offset = 0;
+        queue->reserved_end = 0;
+        set_end(queue, 0);
+        return 0;
+    }
+    uint64_t files_end = mapped_file_queue_end(&queue->files);
+    uint64_t from = byte_of(end);
+    uint64_t to = byte_of(old_end) < files_end ? byte_of(old_end) : files_end;
+    if (from < to) {
+        /* Room behind the end reads as zeros, now and after any crash: these bytes have blocks, they were written before. */
+        memset(mapped_file_queue_at(&queue->files, from, 1), 0, to - from);
+        if (!queue->dirty || queue->dirty_from > from)
+            queue->dirty_from = from;
+        queue->dirty = true;
+    }
+    set_end(queue, end);
+    return 0;
+}
+
+int consume_queue_truncate(struct consume_queue *queue, int64_t physical_offset, struct error *error)
+{
+    if (queue->files.count == 0)
+        return 0;
+    int64_t end = find_end(queue, physical_offset);
+    if (end == queue->max_offset)
+        return 0;
+    return cut_at(queue, end, error);
+}
+
+/* A unit that cannot stand behind `previous`. */
+static bool breaks_order(const struct consume_queue_unit *previous, const struct consume_queue_unit *unit)
+{
+    if (unit->size <= 0 || unit->physical_offset < 0)
+        return true;
+    if (is_pad(unit))
+        return !is_pad(previous);
+    return !is_pad(previous) && unit->physical_offset < previous->physical_offset + previous->size;
+}
+
+/* Looks at the page in which the queue ends. Halving sees a few units only; a broken one in between shows as a unit out of order, or as an end
+ * behind which good units of older records follow. Returns where the queue has to end, which is `end` itself in the second case. */
+static int64_t check_tail(const struct consume_queue *queue, int64_t end, int64_t physical_limit, bool *damaged)
+{
+    int64_t first = first_in_files(queue);
+    uint64_t page = byte_of(end - 1) / PAGE * PAGE;
+    int64_t from = (int64_t)((page + CONSUME_QUEUE_UNIT_SIZE - 1) / CONSUME_QUEUE_UNIT_SIZE);
+    int64_t to = (int64_t)((page + PAGE) / CONSUME_QUEUE_UNIT_SIZE);
+    struct consume_queue_unit previous = {0, PAD_SIZE, 0};
+    struct consume_queue_unit unit;
+    if (from < first)
+        from = first;
+    else if (from > first && !read_unit(queue, from - 1, &previous))
+        return end;
+    for (int64_t at = from; at < end; at++) {
+        if (!read_unit(queue, at, &unit) || breaks_order(&previous, &unit)) {
+            *damaged = true;
+            return at;
+        }
+        previous = unit;
+    }
+    for (int64_t at = end + 1; at < to; at++) {
+        if (read_unit(queue, at, &unit) && unit.size > 0 && unit.physical_offset > 0 && unit.physical_offset < physical_limit)
+            *damaged = true;
+    }
+    return end;
+}
+
+int consume_queue_recover(struct consume_queue *queue, int64_t physical_offset, bool *damaged, struct error *error)
+{
+    *damaged = false;
+    if (queue->files.count == 0)
+        return 0;
+    int64_t end = find_end(queue, physical_offset);
+    if (end > first_in_files(queue))
+        end = check_tail(queue, end, physical_offset, damaged);
+    if (*damaged) {
+        /* Units may stand behind the end that was found at open: clear the whole page. It has blocks, something was written in it. */
+        uint64_t page = (end > 0 ? byte_of(end - 1) : 0) / PAGE * PAGE;
+        int64_t page_end = (int64_t)((page + PAGE) / CONSUME_QUEUE_UNIT_SIZE);
+        if (queue->max_offset < page_end)
+            queue->max_offset = page_end;
+    }
+    return end == queue->max_offset && !*damaged ? 0 : cut_at(queue, end, error);
+}
+
+int consume_queue_correct_min(struct consume_queue *queue, int64_t physical_offset, struct error *error)
+{
+    if (queue->files.count == 0)
+        return 0;
+    int64_t from = queue->min_offset > first_in_files(queue) ? queue->min_offset : first_in_files(queue);
+    /* A pad is before everything. */
+    queue->min_offset = lower_bound(queue, from, queue->max_offset, physical_offset > 1 ? physical_offset : 1);
+    return mapped_file_queue_trim(&queue->files, byte_of(queue->min_offset), error);
+}
+
+int consume_queue_sync(struct consume_queue *queue)
+{
+    struct env *env = queue->files.env;
+    int rv = 0;
+    if (queue->dirty) {
+        uint64_t end = byte_of(queue->max_offset);
+        for (uint64_t at = queue->dirty_from; rv == 0 && at < end;) {
+            struct mapped_file *file = mapped_file_queue_find(&queue->files, at);
+            if (file == NULL)
+                break;
+            uint64_t stop = file->start + queue->files.file_size < end ? file->start + queue->files.file_size : end;
+            rv = env->ops->sync_map(env, file->map + (at - file->start), stop - at);
+            at = stop;
+        }
+        if (rv != 0)
+            return ERROR_IO;
+        queue->dirty = false;
+        queue->dirty_from = end;
+    }
+    return mapped_file_queue_sync_dir(&queue->files) == 0 ? 0 : ERROR_IO;
+}
