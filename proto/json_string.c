@@ -29,6 +29,36 @@ static int32_t unicode_escape(const uint8_t **from, const uint8_t *end)
     return '?';
 }
 
+uint8_t *json_unescape_one(const uint8_t **at, const uint8_t *end, uint8_t *to)
+{
+    static const uint8_t short_form[256] = {
+        ['b'] = '\b', ['t'] = '\t', ['n'] = '\n', ['v'] = '\v',   ['f'] = '\f', ['F'] = '\f',
+        ['r'] = '\r', ['"'] = '"',  ['/'] = '/',  ['\''] = '\'', ['\\'] = '\\',
+    };
+    const uint8_t *from = *at + 1;
+    int32_t code;
+
+    if (from >= end)
+        return NULL;
+    uint8_t c = *from++;
+    if (c == 'u') {
+        code = unicode_escape(&from, end);
+    } else if (short_form[c] != 0) {
+        code = short_form[c];
+    } else if (c >= '0' && c <= '7') {
+        code = c - '0';
+    } else if (c == 'x' && end - from >= 2 && hex_digit(from[0]) >= 0 && hex_digit(from[1]) >= 0) {
+        code = hex_digit(from[0]) << 4 | hex_digit(from[1]);
+        from += 2;
+    } else {
+        return NULL;
+    }
+    if (code < 0)
+        return NULL;
+    *at = from;
+    return to + utf8_put((uint32_t)code, to);
+}
+
 uint8_t *json_unescape(const uint8_t *from, const uint8_t *end, uint8_t *to)
 {
     while (from != end) {
@@ -36,54 +66,9 @@ uint8_t *json_unescape(const uint8_t *from, const uint8_t *end, uint8_t *to)
             *to++ = *from++;
             continue;
         }
-        if (++from == end)
+        to = json_unescape_one(&from, end, to);
+        if (to == NULL)
             return NULL;
-        uint8_t c = *from++;
-        switch (c) {
-        case 'u': {
-            int32_t code = unicode_escape(&from, end);
-            if (code < 0)
-                return NULL;
-            to += utf8_put((uint32_t)code, to);
-            break;
-        }
-        case 'x':
-            if (end - from < 2 || hex_digit(from[0]) < 0 || hex_digit(from[1]) < 0)
-                return NULL;
-            to += utf8_put((uint32_t)(hex_digit(from[0]) << 4 | hex_digit(from[1])), to);
-            from += 2;
-            break;
-        case '0' ... '7':
-            *to++ = (uint8_t)(c - '0');
-            break;
-        case 'b':
-            *to++ = '\b';
-            break;
-        case 't':
-            *to++ = '\t';
-            break;
-        case 'n':
-            *to++ = '\n';
-            break;
-        case 'v':
-            *to++ = '\v';
-            break;
-        case 'f':
-        case 'F':
-            *to++ = '\f';
-            break;
-        case 'r':
-            *to++ = '\r';
-            break;
-        case '"':
-        case '\'':
-        case '\\':
-        case '/':
-            *to++ = c;
-            break;
-        default:
-            return NULL;
-        }
     }
     return to;
 }

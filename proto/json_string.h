@@ -5,9 +5,12 @@
 
 #include "proto/buffer.h"
 
-/* Undoes the escapes of from..end (the text between the quotes) into `to`, which may be `from` itself: the result is never longer. Takes all that
- * fastjson takes: the short forms, \uXXXX with surrogate pairs, \xXX, \0 to \7, \v. A lone surrogate becomes '?', as it does when Java encodes
- * one. Returns the end of what was written, NULL for an unknown or unfinished escape. */
+/* Undoes the escape at *at (a backslash) and moves *at behind it. Takes all that fastjson takes: the short forms, \uXXXX with surrogate pairs, \xXX,
+ * \0 to \7, \v. A lone surrogate becomes '?', as it does when Java encodes one. What is written is shorter than the escape, so `to` may be the
+ * text itself. Returns the end of what was written, NULL for an unknown or unfinished escape. */
+uint8_t *json_unescape_one(const uint8_t **at, const uint8_t *end, uint8_t *to);
+
+/* The same for a whole string, the text between the quotes. */
 uint8_t *json_unescape(const uint8_t *from, const uint8_t *end, uint8_t *to);
 
 /* 1 for bytes that cannot stand in a JSON string as they are or that start a character which may not: ", \, below 0x20, 0x7F, 0xC2, 0xE2. */

@@ -89,8 +89,7 @@ static inline unsigned first_byte(uint64_t marks)
     return (unsigned)__builtin_ctzll(marks) / 8;
 }
 
-/* The rest of a string from its first escape on: undoes it inside the frame. `to` never overtakes `at`, and eight bytes stored at `to` end before
- * the next byte to be read. */
+/* The rest of a string from its first escape on: undoes it inside the frame. `to` never overtakes `at`, so that what is stored has been read. */
 static bool unescape_rest(struct scan *scan, uint8_t *start, uint8_t quote, struct slice *out)
 {
     uint8_t *at = scan->at;
@@ -101,13 +100,9 @@ static bool unescape_rest(struct scan *scan, uint8_t *start, uint8_t quote, stru
         while (scan->end - at >= 8) {
             uint64_t word;
             memcpy(&word, at, 8);
-            uint64_t marks = quote_or_escape(word, quotes);
-            memcpy(to, &word, 8);
-            if (marks != 0) {
-                to += first_byte(marks);
-                at += first_byte(marks);
+            if (quote_or_escape(word, quotes) != 0)
                 break;
-            }
+            memcpy(to, &word, 8);
             to += 8;
             at += 8;
         }
@@ -117,21 +112,12 @@ static bool unescape_rest(struct scan *scan, uint8_t *start, uint8_t quote, stru
             return false;
         if (*at == quote)
             break;
-        /* Longest escape: a surrogate pair, 12 bytes. One that reaches over the closing quote has no hexadecimal digit there and fails. */
-        ptrdiff_t size = 2;
-        if (scan->end - at < 2)
+        /* An escape that reached over the closing quote would have no hexadecimal digit there and fails. */
+        const uint8_t *next = at;
+        to = json_unescape_one(&next, scan->end, to);
+        if (to == NULL)
             return false;
-        if (at[1] == 'x')
-            size = 4;
-        else if (at[1] == 'u')
-            size = scan->end - at >= 12 && at[6] == '\\' && at[7] == 'u' && (at[2] | 0x20) == 'd' ? 12 : 6;
-        if (scan->end - at < size)
-            return false;
-        uint8_t *next = json_unescape(at, at + size, to);
-        if (next == NULL)
-            return false;
-        to = next;
-        at += size;
+        at += next - at;
     }
     *out = slice_of(start, (size_t)(to - start));
     scan->at = at + 1;
