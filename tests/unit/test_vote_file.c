@@ -1,0 +1,175 @@
+/* A vote that was saved is there after any crash; a file that may hide one refuses to open. */
+#include "dledger/vote_file.h"
+
+#include <check.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/lib/sim_env.h"
+
+#define PATH "/store/dledger-n0/vote"
+
+static void must_open(struct vote_file *file, struct sim_env *sim)
+{
+    struct error error = {0};
+    int rv = vote_file_open(file, &sim->env, PATH, &error);
+    ck_assert_msg(rv == 0, "%s", error.message);
+}
+
+START_TEST(test_save_and_open)
+{
+    struct sim_env sim;
+    struct vote_file file;
+    struct error error;
+    sim_env_init(&sim, 1, NULL);
+    must_open(&file, &sim);
+    ck_assert(!file.existed);
+    ck_assert_uint_eq(file.term + file.voted_for, 0);
+    vote_file_close(&file);
+    must_open(&file, &sim);
+    ck_assert(!file.existed); /* nothing was ever saved */
+    for (uint64_t term = 1; term <= 5; term++)
+        ck_assert_int_eq(vote_file_save(&file, term, term % 3, &error), 0);
+    vote_file_close(&file);
+    must_open(&file, &sim);
+    ck_assert(file.existed);
+    ck_assert_uint_eq(file.term, 5);
+    ck_assert_uint_eq(file.voted_for, 2);
+    vote_file_close(&file);
+    sim_env_close(&sim);
+}
+END_TEST
+
+/* The bytes, once and for all. */
+START_TEST(test_golden)
+{
+    static const uint8_t want[36] = {'L', 'M', 'Q', 'V', 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0,
+                                     0,   0,   0,   0,   1, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0x10, 0x95, 0x1f, 0x8d};
+    struct sim_env sim;
+    struct vote_file file;
+    struct error error;
+    uint64_t size;
+    sim_env_init(&sim, 1, NULL);
+    must_open(&file, &sim);
+    ck_assert_int_eq(vote_file_save(&file, 0x102, 3, &error), 0);
+    vote_file_close(&file);
+    uint8_t *bytes = sim_env_bytes(&sim, PATH, &size);
+    ck_assert_uint_eq(size, 8192);
+    ck_assert_mem_eq(bytes + 4096, want, sizeof want);
+    sim_env_close(&sim);
+}
+END_TEST
+
+/* Any byte of the newest slot may be wrong: the vote before it counts. Both wrong: refuse. */
+START_TEST(test_damage)
+{
+    struct sim_env sim;
+    struct vote_file file;
+    struct error error;
+    sim_env_init(&sim, 1, NULL);
+    must_open(&file, &sim);
+    ck_assert_int_eq(vote_file_save(&file, 7, 1, &error), 0); /* second slot */
+    ck_assert_int_eq(vote_file_save(&file, 8, 2, &error), 0); /* first slot */
+    vote_file_close(&file);
+    for (uint64_t at = 0; at < 36; at++) {
+        sim_env_corrupt(&sim, PATH, at, 0x10);
+        must_open(&file, &sim);
+        ck_assert_uint_eq(file.term, 7);
+        ck_assert_uint_eq(file.voted_for, 1);
+        vote_file_close(&file);
+        uint64_t digest = sim_env_digest(&sim, "/");
+        sim_env_corrupt(&sim, PATH, 4096 + at, 0x80);
+        ck_assert_int_eq(vote_file_open(&file, &sim.env, PATH, &error), ERROR_DAMAGED);
+        ck_assert_ptr_nonnull(strstr(error.message, PATH));
+        ck_assert_uint_eq(sim.open_files, 0);
+        sim_env_corrupt(&sim, PATH, 4096 + at, 0x80);
+        ck_assert_uint_eq(sim_env_digest(&sim, "/"), digest);
+        sim_env_corrupt(&sim, PATH, at, 0x10);
+    }
+    must_open(&file, &sim);
+    ck_assert_uint_eq(file.term, 8);
+    vote_file_close(&file);
+    sim_env_close(&sim);
+}
+END_TEST
+
+/* Kill or power cut inside each call of a first start and five saves. */
+START_TEST(test_crash_at_each_call)
+{
+    for (int power = 0; power < 2; power++) {
+        for (uint64_t n = 1;; n++) {
+            bool crashed = false;
+            for (uint64_t seed = 0; seed < 8; seed++) {
+                struct sim_env sim;
+                struct vote_file file;
+                struct error error;
+                uint64_t saved = 0, tried = 0;
+                sim_env_init(&sim, seed * 1000 + n, NULL);
+                sim_env_kill_at(&sim, SIM_ALL, n);
+                if (vote_file_open(&file, &sim.env, PATH, &error) == 0) {
+                    for (uint64_t term = 1; term <= 5; term++) {
+                        tried = term;
+                        if (vote_file_save(&file, term, term, &error) != 0)
+                            break;
+                        saved = term;
+                    }
+                    vote_file_close(&file);
+                }
+                crashed = crashed || sim.dead;
+                if (power)
+                    sim_env_power_cut(&sim);
+                sim_env_restart(&sim);
+                must_open(&file, &sim);
+                ck_assert(file.term == saved || file.term == tried);
+                ck_assert_uint_eq(file.voted_for, file.term);
+                ck_assert(saved == 0 || file.existed);
+                vote_file_close(&file);
+                sim_env_close(&sim);
+            }
+            if (!crashed)
+                break;
+        }
+    }
+}
+END_TEST
+
+START_TEST(test_errors)
+{
+    struct sim_env sim;
+    struct vote_file file;
+    struct error error;
+    sim_env_init(&sim, 1, NULL);
+    sim.disk_bytes = 4096;
+    ck_assert_int_eq(vote_file_open(&file, &sim.env, PATH, &error), ERROR_NO_SPACE);
+    sim.disk_bytes = 1 << 20;
+    must_open(&file, &sim);
+    /* Room is there from creation on: a full disk takes votes. */
+    sim.disk_bytes = sim.used_bytes;
+    for (uint64_t term = 1; term < 5; term++)
+        ck_assert_int_eq(vote_file_save(&file, term, 1, &error), 0);
+    sim_env_fail_at(&sim, SIM_SYNC, 1, EIO, false);
+    ck_assert_int_eq(vote_file_save(&file, 9, 1, &error), ERROR_IO);
+    ck_assert_ptr_nonnull(strstr(error.message, "Input/output"));
+    vote_file_close(&file);
+    ck_assert_uint_eq(sim.open_files, 0);
+    sim_env_close(&sim);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("vote_file");
+    TCase *tcase = tcase_create("vote_file");
+    tcase_add_test(tcase, test_save_and_open);
+    tcase_add_test(tcase, test_golden);
+    tcase_add_test(tcase, test_damage);
+    tcase_add_test(tcase, test_crash_at_each_call);
+    tcase_add_test(tcase, test_errors);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}
