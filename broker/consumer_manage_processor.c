@@ -15,6 +15,7 @@
 #include "broker/metadata.h"
 #include "broker/processor.h"
 #include "broker/queue_lock.h"
+#include "broker/reply.h"
 #include "proto/consumer_id_list.h"
 #include "proto/headers.h"
 #include "proto/lock_batch.h"
@@ -22,20 +23,6 @@
 #include "proto/response_code.h"
 
 #define NAME_MAX_BYTES 255u
-
-static void reply_error(struct broker *broker, const struct reply_to *to, const struct error *error)
-{
-    reply_simple(broker, to, RESPONSE_SYSTEM_ERROR, "%s", error->message);
-}
-
-/* What a client may try again: 14 with the cause. */
-static void reply_not_now(struct broker *broker, const struct reply_to *to, int code)
-{
-    if (code == ERROR_NOT_LEADER || code == ERROR_NO_LEADER || code == ERROR_NO_SPACE)
-        reply_simple(broker, to, RESPONSE_SERVICE_NOT_AVAILABLE, "%s", dledger_commit_log_why_not(broker->log));
-    else
-        reply_simple(broker, to, error_response_code(code), "%s", error_text(code));
-}
 
 /* ---- QUERY_CONSUMER_OFFSET ---- */
 

@@ -9,6 +9,7 @@
 #include "broker/broker.h"
 #include "broker/cold_read.h"
 #include "broker/processor.h"
+#include "broker/reply.h"
 #include "proto/headers.h"
 #include "proto/request_code.h"
 #include "proto/response_code.h"
@@ -23,11 +24,6 @@ struct record_query {
     int64_t offset; /* asked for, 33 */
     struct query_message_response_header header; /* 12 */
 };
-
-static void reply_error(struct broker *broker, const struct reply_to *to, const struct error *error)
-{
-    reply_simple(broker, to, RESPONSE_SYSTEM_ERROR, "%s", error->message);
-}
 
 static bool begin(struct broker *broker, const struct record_query *query, struct remoting_writer *writer, bool found)
 {

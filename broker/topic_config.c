@@ -290,6 +290,13 @@ static int create(struct broker *broker, const struct topic_config *config, topi
     return rv;
 }
 
+bool topic_config_is_coming(struct topic_config_table *table, struct slice topic)
+{
+    struct topic_creation *creation;
+    HASH_FIND(hh, table->creations, topic.data, topic.size, creation);
+    return creation != NULL;
+}
+
 /* A topic that is being deleted is made anew behind the record that deletes it. */
 static bool is_there(struct topic_config_table *table, struct slice topic)
 {

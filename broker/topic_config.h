@@ -68,6 +68,9 @@ int topic_config_create_in_send(struct broker *broker, struct slice topic, struc
 int topic_config_create_in_send_back(struct broker *broker, struct slice topic, int32_t queue_nums, int32_t perm, int32_t topic_sys_flag,
                                      topic_config_ready ready, void *context);
 
+/* A record that makes it is on its way. */
+bool topic_config_is_coming(struct topic_config_table *table, struct slice topic);
+
 /* ---- for metadata.c ---- */
 
 /* Creates or changes. The incarnation of an existing topic stays. ERROR_NO_MEMORY. */
