@@ -39,10 +39,11 @@ static struct slice cut_piece(struct slice *left)
     return piece;
 }
 
-static bool has_tag(const struct subscription_data *data, struct slice tag)
+/* Codes first: they lie side by side, and a heart-beat of 16 MiB may be made of nothing but tags. */
+static bool has_tag(const struct subscription_data *data, struct slice tag, int32_t code)
 {
     for (size_t i = 0; i < data->tag_count; i++)
-        if (slice_equal(data->tags[i], tag))
+        if (data->codes[i] == code && slice_equal(data->tags[i], tag))
             return true;
     return false;
 }
@@ -66,10 +67,11 @@ static int split_tags(struct subscription_data *data, struct arena *arena, struc
         return arena_error(arena, error);
     for (struct slice left = expression; left.size > 0;) {
         struct slice tag = trim(cut_piece(&left));
-        if (tag.size == 0 || has_tag(data, tag))
+        int32_t code = java_string_hash(tag);
+        if (tag.size == 0 || has_tag(data, tag, code))
             continue;
         data->tags[data->tag_count++] = tag;
-        data->codes[data->code_count++] = java_string_hash(tag);
+        data->codes[data->code_count++] = code;
     }
     return 0;
 }
