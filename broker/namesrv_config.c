@@ -90,10 +90,11 @@ static unsigned distance(struct slice a, const char *b)
     return row[size];
 }
 
+/* NULL when no key is near enough to have been meant. */
 static const char *nearest(struct slice key)
 {
-    const char *best = rows[0].name;
-    unsigned least = UINT32_MAX;
+    const char *best = NULL;
+    unsigned least = (unsigned)key.size / 3 + 2;
     for (size_t i = 0; i < ROW_COUNT; i++) {
         unsigned d = distance(key, rows[i].name);
         if (d < least) {
@@ -191,9 +192,11 @@ int namesrv_config_read(struct namesrv_config *config, struct slice text, const 
     int rv = 0;
     while (rv == 0 && java_properties_next(&reader, &key, &value, &rv, error)) {
         const struct key_row *row = row_find(key);
-        if (row == NULL)
-            LOG_WARN("%s:%u: unknown key %.*s (did you mean %s?)", origin, reader.line, (int)key.size, (const char *)key.data, nearest(key));
-        else
+        if (row == NULL) {
+            const char *meant = nearest(key);
+            LOG_WARN("%s:%u: unknown key %.*s%s%s%s", origin, reader.line, (int)key.size, (const char *)key.data,
+                     meant == NULL ? "" : " (did you mean ", meant == NULL ? "" : meant, meant == NULL ? "" : "?)");
+        } else
             rv = set(config, row, value, error);
     }
     if (rv != 0)

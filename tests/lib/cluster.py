@@ -1,0 +1,294 @@
+"""Clusters for tests, through deploy/cluster, and the load whose every acknowledgement is checked afterwards."""
+import collections
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import zlib
+
+import remoting
+
+TOP = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+SCRIPT = os.path.join(TOP, "deploy", "cluster")
+BIN = os.environ.get("LEDGERMQ_BIN") or os.path.join(TOP, "build", "bin")
+
+
+class Failed(Exception):
+    """A test found what must not be."""
+
+
+def check(condition, text):
+    if not condition:
+        raise Failed(text() if callable(text) else text)
+
+
+def wait_for(what, seconds, condition):
+    """Polls; returns the first true value, and how long it took."""
+    start = time.monotonic()
+    while True:
+        value = condition()
+        if value:
+            return value, time.monotonic() - start
+        check(time.monotonic() - start < seconds, f"{what}: not within {seconds} s")
+        time.sleep(0.01)
+
+
+def free_base(span=210):
+    """First port of a range in which nobody listens, from TEST_PORT on. The range is locked by a file for the life of this process."""
+    base = int(os.environ.get("TEST_PORT", "20400"))
+    for candidate in range(base, 60000, 400):
+        lock = socket.socket()
+        try:
+            lock.bind(("127.0.0.1", candidate + span + 1))  # held: the next process takes the next range
+        except OSError:
+            lock.close()
+            continue
+        used = False
+        for port in [candidate + i for i in range(9)] + [candidate + 98 + 10 * i + k for i in range(9) for k in (0, 2)] + \
+                [candidate + 200 + i for i in range(9)]:
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind(("0.0.0.0", port))
+                except OSError:
+                    used = True
+                    break
+        if not used:
+            free_base.locks.append(lock)
+            return candidate
+        lock.close()
+    raise Failed("no free range of ports")
+
+
+free_base.locks = []
+
+
+class Cluster:
+    """A cluster in a temporary folder that is stopped and removed at the end."""
+
+    def __init__(self, nodes=3, durability="A", settings=(), folder=None, node_folders=None):
+        self.base = free_base()
+        self.nodes = nodes
+        self.durability = durability
+        # Small files: a test fills and rolls several of them.
+        self.settings = ["mappedFileSizeCommitLog=16777216", "mappedFileSizeConsumeQueue=60000", *settings]
+        self.own_folder = folder is None
+        self.folder = folder or tempfile.mkdtemp(prefix="ledgermq-e2e-")
+        for i, target in (node_folders or {}).items():
+            os.symlink(target, os.path.join(self.folder, f"n{i}"))
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, kind, *_):
+        try:
+            self.stop()
+        finally:
+            if kind is not None and os.environ.get("E2E_KEEP"):
+                print(f"   kept: {self.folder}")
+            elif self.own_folder:
+                shutil.rmtree(self.folder, ignore_errors=True)
+
+    def run(self, *arguments, must=True):
+        done = subprocess.run([SCRIPT, arguments[0], self.folder, *map(str, arguments[1:])], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True, check=False)
+        check(done.returncode == 0 or not must, lambda: f"deploy/cluster {' '.join(map(str, arguments))}: {done.stderr.strip()}")
+        return done
+
+    def start(self):
+        options = [option for setting in self.settings for option in ("--set", setting)]
+        try:
+            self.run("start", "--nodes", self.nodes, "--durability", self.durability, "--port", self.base, *options)
+        except Failed:
+            self.run("stop", must=False)
+            raise
+
+    def stop(self):
+        self.run("stop")
+
+    def kill(self, node):
+        self.run("kill", node)
+
+    def restart(self, node):
+        self.run("restart", node)
+
+    @property
+    def namesrv_addr(self):
+        return ";".join(self.namesrv(i) for i in range(self.nodes))
+
+    def namesrv(self, node):
+        return f"127.0.0.1:{self.base + node}"
+
+    def broker(self, node):
+        return f"127.0.0.1:{self.base + 100 + 10 * node}"
+
+    def peer_port(self, node):
+        return self.base + 200 + node
+
+    def pid(self, node):
+        with open(os.path.join(self.folder, f"n{node}", "pid"), encoding="ascii") as file:
+            return int(file.read())
+
+    def alive(self, node):
+        try:
+            with open(f"/proc/{self.pid(node)}/status", encoding="ascii") as file:
+                return "State:\tZ" not in file.read()
+        except OSError:
+            return False
+
+    def output(self, node):
+        text = ""
+        for name in ("out", "logs/broker.log"):
+            try:
+                with open(os.path.join(self.folder, f"n{node}", name), encoding="utf-8", errors="replace") as file:
+                    text += file.read()
+            except OSError:
+                pass
+        return text
+
+    def leader_now(self):
+        """Index of the node under id 0, None when no name server knows one."""
+        address = remoting.leader_address(self.namesrv_addr)
+        return None if address is None else (remoting.split_address(address)[1] - self.base - 100) // 10
+
+    def leader(self, seconds=15, but=None):
+        """Waits for a leader (another one than `but`) that answers."""
+        def look():
+            node = self.leader_now()
+            if node is None or node == but:
+                return None
+            try:
+                answer = remoting.ask(self.broker(node), remoting.MAX_OFFSET, {"topic": "SELF_TEST_TOPIC", "queueId": 0}, timeout=1.0)
+            except OSError:
+                return None
+            return (node,) if answer.code == 0 else None
+        return wait_for("a leader", seconds, look)[0][0]
+
+    def create_topic(self, topic, queues=4):
+        answer = remoting.ask(self.broker(self.leader()), remoting.CREATE_TOPIC,
+                              {"topic": topic, "defaultTopic": "TBW102", "readQueueNums": queues, "writeQueueNums": queues, "perm": 6,
+                               "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": False})
+        check(answer.code == 0, f"topic {topic}: {answer}")
+
+    def send(self, topic, queue, body, properties="", node=None):
+        return remoting.ask(self.broker(self.leader() if node is None else node), remoting.SEND_V2, remoting.send_fields(topic, queue, properties), body)
+
+
+def body_of(sequence, size):
+    """A body that says which message it is and can be recognised as damaged."""
+    head = b"%d|" % sequence
+    return head + zlib.crc32(head).to_bytes(4, "big") * ((size - len(head)) // 4 + 1)
+
+
+def sequence_of(body, size):
+    sequence = int(body[:body.index(b"|")])
+    check(body == body_of(sequence, size), f"body of message {sequence} is damaged")
+    return sequence
+
+
+class Load(threading.Thread):
+    """Sends through whatever happens to the cluster, each message once and never again, and remembers what was acknowledged.
+
+    A message without an acknowledgement (connection lost, refused, no answer) may be stored once or not at all.
+    """
+
+    def __init__(self, cluster, topic, queues, window=32, size=200):
+        super().__init__(daemon=True)
+        self.cluster, self.topic, self.queues, self.window, self.size = cluster, topic, queues, window, size
+        self.acknowledged = {}  # sequence -> (queue, offset)
+        self.unknown = set()
+        self.refusals = collections.Counter()
+        self.longest_gap = 0.0
+        self.sequence = 0
+        self.ending = threading.Event()
+        self.error = None
+
+    def stop(self):
+        self.ending.set()
+        self.join(30)
+        check(not self.is_alive(), "the load does not end")
+        if self.error:
+            raise self.error
+
+    def run(self):
+        try:
+            connection = None
+            pending = {}
+            last = time.monotonic()
+            while not self.ending.is_set():
+                if connection is None:
+                    connection = self.connect()
+                    continue
+                try:
+                    while len(pending) < self.window:
+                        queue = self.sequence % self.queues
+                        # Unknown until it is acknowledged: the send itself may fail half way.
+                        sequence, self.sequence = self.sequence, self.sequence + 1
+                        self.unknown.add(sequence)
+                        opaque = connection.send(remoting.SEND_V2, remoting.send_fields(self.topic, queue), body_of(sequence, self.size))
+                        pending[opaque] = sequence, queue
+                    connection.receive_some(0.2)
+                    for answer in connection.frames():
+                        sequence, queue = pending.pop(answer.opaque)
+                        if answer.code == 0:
+                            check(int(answer.ext["queueId"]) == queue, f"message {sequence} went to another queue: {answer}")
+                            self.acknowledged[sequence] = queue, int(answer.ext["queueOffset"])
+                            self.unknown.discard(sequence)
+                            now = time.monotonic()
+                            self.longest_gap = max(self.longest_gap, now - last)
+                            last = now
+                        else:
+                            self.refusals[answer.code, answer.remark] += 1
+                            if answer.code != 14:
+                                raise Failed(f"send was refused with {answer}")
+                            connection.close()
+                            connection = None
+                            pending = {}
+                            break
+                except OSError:
+                    connection.close()
+                    connection = None
+                    pending = {}
+            # What is under way when the load ends is unknown too.
+            if connection is not None:
+                connection.close()
+        except Exception as error:  # pylint: disable=broad-except
+            self.error = error
+
+    def connect(self):
+        address = remoting.leader_address(self.cluster.namesrv_addr)
+        if address is None:
+            time.sleep(0.01)
+            return None
+        try:
+            return remoting.Connection(address, 3.0)
+        except OSError:
+            time.sleep(0.01)
+            return None
+
+
+def verify(cluster, loads):
+    """Reads everything back from the leader: queues without holes, every acknowledgement at its place, nothing twice."""
+    if isinstance(loads, Load):
+        loads = [loads]
+    for load in loads:
+        seen = {}
+        with remoting.Connection(cluster.broker(cluster.leader()), 10.0) as connection:
+            for queue in range(load.queues):
+                for place, record in enumerate(remoting.read_queue(connection, load.topic, queue)):
+                    check(record.offset == place and record.queue == queue,
+                          f"{load.topic}/{queue}: the record at place {place} says queue {record.queue}, offset {record.offset}")
+                    sequence = sequence_of(record.body, load.size)
+                    check(sequence not in seen, lambda: f"message {sequence} is there twice: {seen[sequence]} and {(queue, place)}")
+                    seen[sequence] = queue, place
+        for sequence, where in load.acknowledged.items():
+            check(seen.get(sequence) == where,
+                  lambda: f"message {sequence} was acknowledged at queue, offset {where} and is now at {seen.get(sequence)}")
+        extra = set(seen) - set(load.acknowledged) - load.unknown
+        check(not extra, lambda: f"messages that were never sent: {sorted(extra)[:5]}")
+        check(load.acknowledged, "nothing was acknowledged")
+    return sum(len(load.acknowledged) for load in loads)
