@@ -112,6 +112,12 @@ static bool unescape_rest(struct scan *scan, uint8_t *start, uint8_t quote, stru
             return false;
         if (*at == quote)
             break;
+        /* Property strings are full of \u0001 and \u0002. */
+        if (scan->end - at >= 6 && memcmp(at, "\\u000", 5) == 0 && (unsigned)at[5] - '0' < 10) {
+            *to++ = (uint8_t)(at[5] - '0');
+            at += 6;
+            continue;
+        }
         /* An escape that reached over the closing quote would have no hexadecimal digit there and fails. */
         const uint8_t *next = at;
         to = json_unescape_one(&next, scan->end, to);
