@@ -329,16 +329,22 @@ static bool breaks_order(const struct consume_queue_unit *previous, const struct
     return !is_pad(previous) && unit->physical_offset < previous->physical_offset + previous->size;
 }
 
+static int64_t first_unit_from(uint64_t byte)
+{
+    return (int64_t)((byte + CONSUME_QUEUE_UNIT_SIZE - 1) / CONSUME_QUEUE_UNIT_SIZE);
+}
+
 /* Looks at the page in which the queue ends. Halving sees a few units only; a broken one in between shows as a unit out of order, or as an end
- * behind which good units of older records follow. Returns where the queue has to end, which is `end` itself in the second case. */
+ * behind which units of older records follow. Returns where the queue has to end, which is `end` itself in the second case. */
 static int64_t check_tail(const struct consume_queue *queue, int64_t end, int64_t physical_limit, bool *damaged)
 {
     int64_t first = first_in_files(queue);
-    uint64_t page = byte_of(end - 1) / PAGE * PAGE;
-    int64_t from = (int64_t)((page + CONSUME_QUEUE_UNIT_SIZE - 1) / CONSUME_QUEUE_UNIT_SIZE);
-    int64_t to = (int64_t)((page + PAGE) / CONSUME_QUEUE_UNIT_SIZE);
+    /* A queue that ends where a file begins, and the file is there: it has lost its first unit, so its page is the one to look at. */
+    bool at_file = byte_of(end) % queue->files.file_size == 0 && mapped_file_queue_find(&queue->files, byte_of(end)) != NULL;
+    uint64_t page = byte_of(end > first && !at_file ? end - 1 : end) / PAGE * PAGE;
     struct consume_queue_unit previous = {0, PAD_SIZE, 0};
     struct consume_queue_unit unit;
+    int64_t from = first_unit_from(page);
     if (from < first)
         from = first;
     else if (from > first && !read_unit(queue, from - 1, &previous))
@@ -350,7 +356,7 @@ static int64_t check_tail(const struct consume_queue *queue, int64_t end, int64_
         }
         previous = unit;
     }
-    for (int64_t at = end + 1; at < to; at++) {
+    for (int64_t at = end + 1; at < first_unit_from(page + PAGE); at++) {
         if (read_unit(queue, at, &unit) && unit.size > 0 && unit.physical_offset > 0 && unit.physical_offset < physical_limit)
             *damaged = true;
     }
@@ -363,16 +369,14 @@ int consume_queue_recover(struct consume_queue *queue, int64_t physical_offset, 
     if (queue->files.count == 0)
         return 0;
     int64_t end = find_end(queue, physical_offset);
-    if (end > first_in_files(queue))
-        end = check_tail(queue, end, physical_offset, damaged);
+    end = check_tail(queue, end, physical_offset, damaged);
     if (*damaged) {
         /* Units may stand behind the end that was found at open: clear the whole page. It has blocks, something was written in it. */
-        uint64_t page = (end > 0 ? byte_of(end - 1) : 0) / PAGE * PAGE;
-        int64_t page_end = (int64_t)((page + PAGE) / CONSUME_QUEUE_UNIT_SIZE);
+        int64_t page_end = (int64_t)((byte_of(end) / PAGE * PAGE + PAGE) / CONSUME_QUEUE_UNIT_SIZE);
         if (queue->max_offset < page_end)
             queue->max_offset = page_end;
     }
-    return end == queue->max_offset && !*damaged ? 0 : cut_at(queue, end, error);
+    return end == queue->max_offset && !*damaged && queue->max_offset > first_in_files(queue) ? 0 : cut_at(queue, end, error);
 }
 
 int consume_queue_correct_min(struct consume_queue *queue, int64_t physical_offset, struct error *error)

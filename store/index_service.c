@@ -57,6 +57,18 @@ static int by_begin(const void *a, const void *b)
     return strcmp(x->path, y->path);
 }
 
+/* Made right before a power cut that kept the name and lost the length: nothing in it was ever durable. */
+static bool is_empty(struct env *env, const char *path)
+{
+    struct env_file *handle;
+    uint64_t size = 1;
+    if (env_open(env, path, ENV_READ, &handle) != 0)
+        return false;
+    int rv = env->ops->size(env, handle, &size);
+    env_close(env, handle);
+    return rv == 0 && size == 0 && env->ops->unlink(env, path) == 0;
+}
+
 int index_service_open(struct index_service *service, struct env *env, const char *dir, uint32_t slots, uint32_t entries, struct error *error)
 {
     struct found found = {0};
@@ -83,6 +95,8 @@ int index_service_open(struct index_service *service, struct env *env, const cha
     for (size_t i = 0; code == 0 && i < found.count; i++) {
         if (snprintf(path, sizeof path, "%s/%s", dir, found.names[i]) >= (int)sizeof path)
             code = error_set(error, ERROR_IO, "%s: name too long", dir);
+        else if (is_empty(env, path))
+            continue; /* removed */
         else
             code = index_file_open(&service->files[service->count], env, path, slots, entries, error);
         if (code != 0)

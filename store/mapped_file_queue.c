@@ -155,7 +155,8 @@ static int by_start(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static int open_one(struct mapped_file_queue *queue, uint64_t start, struct error *error)
+/* *empty: the file has no bytes (writable maps only) and was not opened. */
+static int open_one(struct mapped_file_queue *queue, uint64_t start, bool *empty, struct error *error)
 {
     char path[PATH_MAX];
     struct env_file *handle;
@@ -169,6 +170,11 @@ static int open_one(struct mapped_file_queue *queue, uint64_t start, struct erro
     if (rv != 0) {
         env_close(queue->env, handle);
         return io_error(error, rv, "size of", path);
+    }
+    *empty = size == 0 && queue->writable_map;
+    if (*empty) {
+        env_close(queue->env, handle);
+        return 0;
     }
     if (size != queue->file_size) {
         env_close(queue->env, handle);
@@ -185,6 +191,21 @@ static int open_one(struct mapped_file_queue *queue, uint64_t start, struct erro
     if (rv != 0)
         return io_error(error, rv, "map", path);
     queue->files[queue->count++] = file;
+    return 0;
+}
+
+/* A file was made right before a power cut that kept the name and lost the length: nothing in it, nor in those behind it, was ever durable. */
+static int remove_unborn(struct mapped_file_queue *queue, const struct names *names, size_t from, struct error *error)
+{
+    char path[PATH_MAX];
+    for (size_t i = names->count; i-- > from;) {
+        int rv = file_path(queue, names->starts[i], "", path);
+        if (rv == 0)
+            rv = queue->env->ops->unlink(queue->env, path);
+        if (rv != 0 && rv != -ENOENT)
+            return io_error(error, rv, "remove", path);
+    }
+    queue->dir_dirty = true;
     return 0;
 }
 
@@ -221,6 +242,7 @@ int mapped_file_queue_open(struct mapped_file_queue *queue, struct env *env, con
         qsort(names.starts, names.count, sizeof names.starts[0], by_start);
     for (size_t i = 0; i < names.count && code == 0; i++) {
         uint64_t start = names.starts[i];
+        bool empty = false;
         if (start % file_size != 0)
             code = error_set(error, ERROR_DAMAGED, "%s/%020llu does not begin at a multiple of %llu: was the file size setting changed?", dir,
                              (unsigned long long)start, (unsigned long long)file_size);
@@ -228,7 +250,11 @@ int mapped_file_queue_open(struct mapped_file_queue *queue, struct env *env, con
             code = error_set(error, ERROR_DAMAGED, "%s: a file is missing between %020llu and %020llu", dir,
                              (unsigned long long)names.starts[i - 1], (unsigned long long)start);
         else
-            code = open_one(queue, start, error);
+            code = open_one(queue, start, &empty, error);
+        if (empty) {
+            code = remove_unborn(queue, &names, i, error);
+            break;
+        }
     }
     if (code == 0 && names.left_over) {
         char path[PATH_MAX];

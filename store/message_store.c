@@ -516,18 +516,25 @@ static void put_keys(struct index_service *index, int32_t seed, const struct mes
         put_key(index, seed, next_key(&rest), dispatch);
 }
 
-/* The unit must be the next one, or (dispatching is being repeated) the very one that is there. */
-static int place_unit(const struct consume_queue *queue, const struct message_dispatch *dispatch, bool *present)
+/* The unit must be the next one. Only while dispatching is being repeated after a start may it be the very one that is there, or one of a
+ * topic that was deleted later on and made anew: then all that the queue holds lies behind it. */
+static int place_unit(const struct message_store *store, const struct consume_queue *queue, const struct message_dispatch *dispatch,
+                      bool *append)
 {
     struct consume_queue_unit unit;
-    *present = false;
+    *append = true;
     if (queue->files.count == 0)
         return 0;
-    if (dispatch->queue_offset == queue->max_offset)
-        return dispatch->physical_offset >= queue->max_physical_offset ? 0 : ERROR_DAMAGED;
-    *present = consume_queue_get_any(queue, dispatch->queue_offset, &unit) && unit.physical_offset == dispatch->physical_offset &&
-               unit.size == (int32_t)dispatch->size;
-    return *present ? 0 : ERROR_DAMAGED;
+    if (dispatch->queue_offset == queue->max_offset && dispatch->physical_offset >= queue->max_physical_offset)
+        return 0;
+    *append = false;
+    if (consume_queue_get_any(queue, dispatch->queue_offset, &unit) && unit.physical_offset == dispatch->physical_offset &&
+        unit.size == (int32_t)dispatch->size)
+        return 0;
+    bool repeated = dispatch->physical_offset < store->recovered_position;
+    if (repeated && consume_queue_get(queue, queue->min_offset, &unit) && unit.physical_offset > dispatch->physical_offset)
+        return 0;
+    return ERROR_DAMAGED;
 }
 
 int message_store_dispatch(struct message_store *store, struct slice record, struct message_dispatch *dispatch)
@@ -548,11 +555,9 @@ int message_store_dispatch(struct message_store *store, struct slice record, str
             if (node == NULL)
                 return error.code;
         }
-        bool present;
-        rv = place_unit(&node->queue, dispatch, &present);
+        rv = place_unit(store, &node->queue, dispatch, &add_unit);
         if (rv != 0)
             return rv;
-        add_unit = !present;
         if (add_unit) {
             rv = consume_queue_prepare(&node->queue, dispatch->queue_offset);
             if (rv != 0)

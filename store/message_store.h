@@ -62,6 +62,8 @@ void message_store_close(struct message_store *store);
 
 /* Adds the unit and the index entries of one record (record.size >= total size; a trailer may follow). Fills dispatch (slices into record).
  * The unit's queue offset must equal the queue's maximum: a difference is ERROR_DAMAGED (the caller stops the node); never skips or shifts.
+ * Repeating what was dispatched before is fine: a unit that is there already, or whose topic was deleted and made anew since (seen only before
+ * the recovered position), is left as it is.
  * PREPARED and ROLLBACK records get no unit. ERROR_NO_SPACE: nothing was added, call again later. */
 int message_store_dispatch(struct message_store *store, struct slice record, struct message_dispatch *dispatch);
 /* Makes queues and index durable up to what was dispatched. Blocks: for a clean stop, before message_store_close(). 0, ERROR_IO (final: see
