@@ -1,0 +1,520 @@
+/* A pull (11, and 361 of 5.x):
+ *  1. Checks in RocketMQ's order (store.md 5.2); the filter comes from the request or from the group's heart-beat.
+ *  2. message_store_get_message says which records, or which status.
+ *  3. Found: recent records go out by reference to the mapped segment (small ones are copied, an iovec costs more), older ones are read
+ *     by the pool first, so that no cold page stalls the loop.
+ *  4. Nothing new: held (pull_hold) until a message that passes the filter is applied, or the deadline; then it runs once more, answered
+ *     whatever it finds.
+ *
+ * Any node serves reads. A follower that lags must not call a leader's offset illegal: what is beyond its own maximum is "nothing new" there, never 21.
+ *
+ * Follows org.apache.rocketmq.broker.processor.PullMessageProcessor 4.9.8.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "broker/broker.h"
+#include "broker/broker_stats.h"
+#include "broker/client_registry.h"
+#include "broker/cold_read.h"
+#include "broker/connection.h"
+#include "broker/consumer_offset.h"
+#include "broker/limits.h"
+#include "broker/listener.h"
+#include "broker/log.h"
+#include "broker/message_append.h"
+#include "broker/pull_hold.h"
+#include "broker/subscription_group.h"
+#include "broker/topic_config.h"
+#include "proto/headers.h"
+#include "proto/offset_moved_event.h"
+#include "proto/response_code.h"
+#include "proto/topic_validator.h"
+
+enum pull_sys_flag {
+    PULL_COMMIT_OFFSET = 1,
+    PULL_SUSPEND = 2,
+    PULL_SUBSCRIPTION = 4,
+};
+
+#define OFFSET_MOVED_EVENTS_PER_SECOND 100
+
+struct tag_filter {
+    bool all;
+    uint32_t count;
+    const int32_t *codes;
+};
+
+struct pull {
+    struct reply_to reply_to;
+    struct message_host peer;
+    uint64_t started_us;
+    struct pull_message_request_header header;
+    bool first; /* may be held and commits its offset */
+};
+
+/* A pull that waits. Its slices and codes stand behind it. */
+struct held_pull {
+    struct broker *broker;
+    struct pull pull;
+    struct tag_filter filter;
+    bool beyond; /* asked for what is behind this node's maximum */
+    uint8_t bytes[];
+};
+
+struct cold_pull {
+    struct cold_read read; /* first */
+    struct reply_to reply_to;
+    uint64_t started_us;
+    struct get_message_result result;
+};
+
+static bool tag_filter_match(void *context, int64_t tags_code)
+{
+    const struct tag_filter *filter = context;
+    if (filter->all)
+        return true;
+    for (uint32_t i = 0; i < filter->count; i++) {
+        if (filter->codes[i] == (int32_t)tags_code)
+            return true;
+    }
+    return false;
+}
+
+static struct tag_filter tag_filter_of(const struct subscription_data *data)
+{
+    bool all = data->class_filter_mode || data->sub_string.size == 0 || slice_equal_text(data->sub_string, SUBSCRIPTION_ALL);
+    return (struct tag_filter){.all = all, .count = (uint32_t)data->code_count, .codes = data->codes};
+}
+
+/* ---- answers ---- */
+
+/* The four fields that clients unbox without a test. */
+static bool begin_answer(struct broker *broker, const struct reply_to *to, struct remoting_writer *writer, int32_t code,
+                         const struct get_message_result *result, int64_t next_offset)
+{
+    if (!reply_begin(broker, to, writer, code, get_message_status_name(result->status)))
+        return false;
+    /* 0: slaveReadEnable is off, and every node may be read anyway; an id without an address would break the client. */
+    remoting_writer_ext_i64(writer, "suggestWhichBrokerId", 0);
+    remoting_writer_ext_i64(writer, "nextBeginOffset", next_offset);
+    remoting_writer_ext_i64(writer, "minOffset", result->min_offset);
+    remoting_writer_ext_i64(writer, "maxOffset", result->max_offset);
+    return true;
+}
+
+static void answer_empty(struct broker *broker, const struct reply_to *to, int32_t code, const struct get_message_result *result,
+                         int64_t next_offset)
+{
+    struct remoting_writer writer;
+    if (begin_answer(broker, to, &writer, code, result, next_offset))
+        reply_end(broker, to, &writer);
+}
+
+static void count_get(struct broker *broker, const struct get_message_result *result, uint64_t started_us)
+{
+    bool found = result->status == GET_MESSAGE_FOUND;
+    broker_stats_get(broker->stats, found, found ? result->count : 0, found ? result->total_size : 0,
+                     env_monotonic_us(&broker->env) - started_us);
+}
+
+static void answer_hot(struct broker *broker, const struct pull *pull, const struct get_message_result *result)
+{
+    const struct reply_to *to = &pull->reply_to;
+    const struct log_view *log = &broker->store.log;
+    const uint8_t *data[GET_MESSAGE_BATCH_MAX];
+    struct mapped_file *pins[GET_MESSAGE_BATCH_MAX] = {0};
+    struct remoting_writer writer;
+    uint32_t i;
+    size_t external = 0;
+    for (i = 0; i < result->count; i++) {
+        if (result->items[i].size >= LIMIT_COPY_RECORD_BYTES)
+            data[i] = dledger_commit_log_pin(broker->log, result->items[i].physical_offset, result->items[i].size, &pins[i]);
+        else
+            data[i] = log->at(log->context, result->items[i].physical_offset, result->items[i].size);
+        if (data[i] == NULL)
+            break;
+    }
+    bool complete = i == result->count;
+    if (!complete || !begin_answer(broker, to, &writer, RESPONSE_SUCCESS, result, result->next_begin_offset)) {
+        while (i-- > 0) {
+            if (pins[i] != NULL)
+                dledger_commit_log_unpin(broker->log, pins[i]);
+        }
+        if (!complete) /* removed between the look-up and here: the next pull learns the new minimum */
+            answer_empty(broker, to, RESPONSE_PULL_RETRY_IMMEDIATELY, result, pull->header.queue_offset);
+        return;
+    }
+    struct connection *connection = remoting_server_find(broker->server, to->connection_id);
+    remoting_writer_body(&writer);
+    for (i = 0; i < result->count; i++) {
+        if (pins[i] != NULL) {
+            connection_append_pinned(connection, data[i], result->items[i].size, pins[i]);
+            external += result->items[i].size;
+        } else {
+            buffer_append(writer.out, data[i], result->items[i].size);
+        }
+    }
+    remoting_writer_end(&writer, external);
+    connection_frame_done(connection);
+    count_get(broker, result, pull->started_us);
+}
+
+static void on_cold_read(struct broker *broker, struct cold_read *read, int code)
+{
+    struct cold_pull *cold = (struct cold_pull *)read;
+    struct remoting_writer writer;
+    if (code == ERROR_NOT_FOUND) {
+        answer_empty(broker, &cold->reply_to, RESPONSE_PULL_RETRY_IMMEDIATELY, &cold->result, cold->result.next_begin_offset);
+    } else if (code != 0) {
+        reply_simple(broker, &cold->reply_to, RESPONSE_SYSTEM_ERROR, "reading the log failed: %s", error_text(code));
+    } else if (begin_answer(broker, &cold->reply_to, &writer, RESPONSE_SUCCESS, &cold->result, cold->result.next_begin_offset)) {
+        remoting_writer_body(&writer);
+        buffer_append(writer.out, read->bytes, read->size);
+        reply_end(broker, &cold->reply_to, &writer);
+        count_get(broker, &cold->result, cold->started_us);
+    }
+    cold_read_free(read);
+    free(cold);
+}
+
+static void answer_cold(struct broker *broker, const struct pull *pull, const struct get_message_result *result)
+{
+    struct cold_pull *cold = calloc(1, sizeof *cold);
+    int rv = ERROR_NO_MEMORY;
+    if (cold != NULL) {
+        cold->reply_to = pull->reply_to;
+        cold->started_us = pull->started_us;
+        cold->result = *result;
+        cold->read.done = on_cold_read;
+        cold->read.count = result->count;
+        for (uint32_t i = 0; i < result->count; i++) {
+            cold->read.items[i].physical_offset = result->items[i].physical_offset;
+            cold->read.items[i].size = result->items[i].size;
+        }
+        rv = cold_read_start(broker->cold_reads, &cold->read);
+    }
+    if (rv != 0) {
+        free(cold);
+        broker_stats_limit_hit(broker->stats, LIMIT_HIT_COLD_READS);
+        reply_simple(broker, &pull->reply_to, RESPONSE_SYSTEM_BUSY, "limit reached: too many pulls read old data from the disk");
+    }
+}
+
+/* ---- OFFSET_MOVED_EVENT ---- */
+
+/* Only `mqadmin startMonitoring` reads it. Nobody waits, and a consumer that asks in a loop must not fill the log. */
+static void record_offset_moved(struct broker *broker, const struct pull *pull, int64_t next_offset)
+{
+    static struct log_limiter limiter = {.burst = OFFSET_MOVED_EVENTS_PER_SECOND};
+    uint64_t suppressed;
+    int64_t now_ms = env_now_ms(&broker->env);
+    struct topic_entry *topic = topic_config_find(broker->topics, SLICE_LITERAL(TOPIC_OFFSET_MOVED_EVENT));
+    struct consume_queue *queue = topic == NULL ? NULL : topic_config_queue(topic, &broker->store, 0);
+    if (queue == NULL || !log_limiter_pass(&limiter, now_ms, &suppressed))
+        return;
+    struct offset_moved_event event = {
+        .consumer_group = pull->header.consumer_group,
+        .offset_request = pull->header.queue_offset,
+        .offset_new = next_offset,
+    };
+    event.queue.broker_name = slice_of_text(broker->config.broker_name);
+    event.queue.topic = pull->header.topic;
+    event.queue.queue_id = pull->header.queue_id;
+    struct buffer body, properties;
+    buffer_init(&body, 0);
+    buffer_init(&properties, 0);
+    offset_moved_event_encode(&event, &body);
+    message_property_append(&properties, 0, SLICE_LITERAL("KEYS"), pull->header.consumer_group);
+    message_property_append(&properties, 0, SLICE_LITERAL("TAGS"), pull->header.consumer_group);
+    if (!body.failed && !properties.failed) {
+        struct message_record record = {
+            .born_timestamp_ms = now_ms,
+            .born_host = broker->store_host,
+            .body = buffer_slice(&body),
+            .topic = topic->config.name,
+            .properties = buffer_slice(&properties),
+        };
+        (void)message_append(broker, queue, &record, slice_of(NULL, 0), NULL);
+    }
+    buffer_close(&body);
+    buffer_close(&properties);
+}
+
+/* ---- holding ---- */
+
+static void run_pull(struct broker *broker, struct pull *pull);
+
+static bool held_match(void *context, int64_t tags_code)
+{
+    struct held_pull *held = context;
+    const struct pull_message_request_header *header = &held->pull.header;
+    /* A follower that catches up meets many messages before the offset that is asked for. */
+    if (held->beyond && message_store_max_offset(&held->broker->store, header->topic, header->queue_id) <= header->queue_offset)
+        return false;
+    return tag_filter_match(&held->filter, tags_code);
+}
+
+static void held_resume(struct broker *broker, void *context)
+{
+    struct held_pull *held = context;
+    struct connection *connection = remoting_server_find(broker->server, held->pull.reply_to.connection_id);
+    if (connection != NULL && connection_unsent(connection) > LIMIT_UNSENT_PAUSE_BYTES) {
+        /* All of a slow reader's queues woke at once: it asks again when it has read what is there. */
+        struct get_message_result result = {.status = GET_MESSAGE_OFFSET_OVERFLOW_ONE};
+        result.min_offset = message_store_min_offset(&broker->store, held->pull.header.topic, held->pull.header.queue_id);
+        result.max_offset = message_store_max_offset(&broker->store, held->pull.header.topic, held->pull.header.queue_id);
+        answer_empty(broker, &held->pull.reply_to, RESPONSE_PULL_NOT_FOUND, &result, held->pull.header.queue_offset);
+    } else if (connection != NULL) {
+        held->pull.first = false;
+        held->pull.started_us = env_monotonic_us(&broker->env);
+        run_pull(broker, &held->pull);
+    }
+    free(held);
+}
+
+static struct slice copy_slice(uint8_t **at, struct slice slice)
+{
+    if (slice.data == NULL)
+        return slice;
+    uint8_t *copy = *at;
+    if (slice.size > 0)
+        memcpy(copy, slice.data, slice.size);
+    *at += slice.size;
+    return slice_of(copy, slice.size);
+}
+
+/* True: it waits. */
+static bool hold(struct broker *broker, const struct pull *pull, const struct tag_filter *filter, bool beyond)
+{
+    const struct pull_message_request_header *header = &pull->header;
+    int64_t timeout_ms = broker->config.long_polling_enable ? header->suspend_timeout_ms : broker->config.short_polling_time_mills;
+    if (timeout_ms <= 0)
+        return false;
+    size_t codes_size = filter->all ? 0 : filter->count * sizeof *filter->codes;
+    size_t size = sizeof(struct held_pull) + codes_size + header->consumer_group.size + header->topic.size + header->subscription.size +
+                  header->expression_type.size;
+    struct held_pull *held = malloc(size + 1);
+    if (held == NULL)
+        return false;
+    held->broker = broker;
+    held->pull = *pull;
+    held->filter = *filter;
+    held->beyond = beyond;
+    uint8_t *at = held->bytes;
+    if (codes_size > 0)
+        memcpy(at, filter->codes, codes_size);
+    held->filter.codes = (const int32_t *)(const void *)at;
+    at += codes_size;
+    held->pull.header.consumer_group = copy_slice(&at, header->consumer_group);
+    held->pull.header.topic = copy_slice(&at, header->topic);
+    held->pull.header.subscription = copy_slice(&at, header->subscription);
+    held->pull.header.expression_type = copy_slice(&at, header->expression_type);
+    struct pull_hold_request request = {
+        .topic = held->pull.header.topic,
+        .queue_id = header->queue_id,
+        .connection_id = pull->reply_to.connection_id,
+        .timeout_ms = timeout_ms > LIMIT_HOLD_MS ? LIMIT_HOLD_MS : (uint32_t)timeout_ms,
+        .bytes = size,
+        .context = held,
+        .match = filter->all && !beyond ? NULL : held_match,
+        .resume = held_resume,
+        .drop = free,
+    };
+    if (pull_hold_add(broker->holds, &request) == 0)
+        return true;
+    broker_stats_limit_hit(broker->stats, LIMIT_HIT_HELD_PULLS);
+    free(held);
+    return false;
+}
+
+/* ---- the pull itself ---- */
+
+static void finish_pull(struct broker *broker, struct pull *pull, struct tag_filter *filter)
+{
+    const struct pull_message_request_header *header = &pull->header;
+    const struct reply_to *to = &pull->reply_to;
+    struct get_message_result result;
+    const struct message_filter store_filter = {.context = filter, .match_tags = tag_filter_match};
+    int32_t count = header->max_msg_nums < 1 ? 1 : header->max_msg_nums; /* Go asks for 0 and gets one */
+    message_store_get_message(&broker->store, header->topic, header->queue_id, header->queue_offset, count,
+                              filter->all ? NULL : &store_filter, &result);
+
+    bool leads = dledger_commit_log_accepting(broker->log);
+    bool beyond = false;
+    int32_t code = RESPONSE_PULL_NOT_FOUND;
+    int64_t next_offset = result.next_begin_offset;
+    switch (result.status) {
+    case GET_MESSAGE_FOUND:
+        code = RESPONSE_SUCCESS;
+        break;
+    case GET_MESSAGE_NO_MATCHED_MESSAGE:
+    case GET_MESSAGE_WAS_REMOVING:
+        code = RESPONSE_PULL_RETRY_IMMEDIATELY;
+        break;
+    case GET_MESSAGE_OFFSET_FOUND_NULL:
+    case GET_MESSAGE_OFFSET_OVERFLOW_ONE:
+        break;
+    case GET_MESSAGE_NO_MATCHED_LOGIC_QUEUE:
+    case GET_MESSAGE_NO_MESSAGE_IN_QUEUE:
+    case GET_MESSAGE_OFFSET_OVERFLOW_BADLY:
+        beyond = header->queue_offset > result.max_offset;
+        if (leads && header->queue_offset != result.max_offset)
+            code = RESPONSE_PULL_OFFSET_MOVED;
+        else
+            next_offset = header->queue_offset;
+        break;
+    case GET_MESSAGE_OFFSET_TOO_SMALL:
+        code = leads ? RESPONSE_PULL_OFFSET_MOVED : RESPONSE_PULL_RETRY_IMMEDIATELY;
+        break;
+    }
+    bool commit = pull->first && leads && (header->sys_flag & PULL_COMMIT_OFFSET) != 0;
+    if (commit)
+        consumer_offset_commit(broker, header->consumer_group, header->topic, header->queue_id, header->commit_offset);
+    if (code == RESPONSE_SUCCESS) {
+        if (to->oneway)
+            return;
+        if (result.count > 0 && cold_read_needed(broker, result.items[0].physical_offset))
+            answer_cold(broker, pull, &result);
+        else
+            answer_hot(broker, pull, &result);
+        return;
+    }
+    count_get(broker, &result, pull->started_us);
+    if (code == RESPONSE_PULL_NOT_FOUND && pull->first && (header->sys_flag & PULL_SUSPEND) != 0 && !to->oneway &&
+        hold(broker, pull, filter, beyond))
+        return;
+    if (code == RESPONSE_PULL_OFFSET_MOVED)
+        record_offset_moved(broker, pull, next_offset);
+    answer_empty(broker, to, code, &result, next_offset);
+}
+
+static void refuse_expression(struct broker *broker, const struct reply_to *to, const struct subscription_data *data)
+{
+    reply_simple(broker, to, RESPONSE_SYSTEM_ERROR, "The broker does not support consumer to filter message by %.*s",
+                 data->expression_type.size > 64 ? 64 : (int)data->expression_type.size, (const char *)data->expression_type.data);
+}
+
+static void finish_with_text(struct broker *broker, struct pull *pull)
+{
+    const struct pull_message_request_header *header = &pull->header;
+    struct subscription_data data;
+    struct arena arena;
+    struct error error;
+    arena_init(&arena, LIMIT_HELD_BYTES / 8);
+    int rv = subscription_data_build(&data, &arena, header->topic, header->subscription, header->expression_type, &error);
+    if (rv != 0) {
+        reply_simple(broker, &pull->reply_to, RESPONSE_SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed");
+    } else if (!subscription_data_is_tag(&data)) {
+        refuse_expression(broker, &pull->reply_to, &data);
+    } else {
+        struct tag_filter filter = tag_filter_of(&data);
+        finish_pull(broker, pull, &filter);
+    }
+    arena_close(&arena);
+}
+
+static void finish_with_heart_beat(struct broker *broker, struct pull *pull, const struct subscription_group_config *group)
+{
+    const struct pull_message_request_header *header = &pull->header;
+    const struct reply_to *to = &pull->reply_to;
+    struct slice name = header->consumer_group;
+    struct client_group *clients = client_registry_consumer_group(broker->clients, name);
+    if (clients == NULL) {
+        reply_simple(broker, to, RESPONSE_SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist, group: %.*s", (int)name.size,
+                     (const char *)name.data);
+        return;
+    }
+    if (clients->message_model == MESSAGE_MODEL_BROADCASTING && !group->consume_broadcast_enable) {
+        reply_simple(broker, to, RESPONSE_NO_PERMISSION, "the consumer group[%.*s] can not consume by broadcast way", (int)name.size,
+                     (const char *)name.data);
+        return;
+    }
+    const struct client_subscription *subscription = client_registry_subscription(clients, header->topic);
+    if (subscription == NULL) {
+        reply_simple(broker, to, RESPONSE_SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist, group: %.*s", (int)name.size,
+                     (const char *)name.data);
+        return;
+    }
+    if (subscription->data.sub_version < header->sub_version) {
+        /* Java clients raise their version when their queues change and may skip a heart-beat that is under way: 25 would stop them for up to 30 s. */
+        if (header->subscription.size > 0) {
+            finish_with_text(broker, pull);
+            return;
+        }
+        reply_simple(broker, to, RESPONSE_SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest");
+        return;
+    }
+    const struct subscription_data *data = &subscription->data;
+    if (!subscription_data_is_tag(data)) {
+        refuse_expression(broker, to, data);
+        return;
+    }
+    struct tag_filter filter = tag_filter_of(data);
+    finish_pull(broker, pull, &filter);
+}
+
+static void run_pull(struct broker *broker, struct pull *pull)
+{
+    const struct pull_message_request_header *header = &pull->header;
+    const struct reply_to *to = &pull->reply_to;
+    struct slice group_name = header->consumer_group, name = header->topic;
+    if ((broker->config.broker_permission & BROKER_PERM_READ) == 0) {
+        reply_simple(broker, to, RESPONSE_NO_PERMISSION, "the broker[%s] pulling message is forbidden", broker->config.broker_ip1);
+        return;
+    }
+    const struct subscription_group_config *group = subscription_group_need(broker, group_name);
+    if (group == NULL) {
+        reply_simple(broker, to, RESPONSE_SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group [%.*s] does not exist", (int)group_name.size,
+                     (const char *)group_name.data);
+        return;
+    }
+    if (!group->consume_enable) {
+        reply_simple(broker, to, RESPONSE_NO_PERMISSION, "subscription group no permission, %.*s", (int)group_name.size,
+                     (const char *)group_name.data);
+        return;
+    }
+    const struct topic_entry *topic = topic_config_find(broker->topics, name);
+    if (topic == NULL) {
+        reply_simple(broker, to, RESPONSE_TOPIC_NOT_EXIST, "topic[%.*s] not exist, apply first please!", (int)name.size,
+                     (const char *)name.data);
+        return;
+    }
+    if ((topic->config.perm & PERM_READ) == 0) {
+        reply_simple(broker, to, RESPONSE_NO_PERMISSION, "the topic[%.*s] pulling message is forbidden", (int)name.size,
+                     (const char *)name.data);
+        return;
+    }
+    if (header->queue_id < 0 || header->queue_id >= topic->config.read_queue_nums) {
+        char peer[64];
+        message_host_format(&pull->peer, peer, sizeof peer);
+        reply_simple(broker, to, RESPONSE_SYSTEM_ERROR, "queueId[%d] is illegal, topic:[%.*s] topicConfig.readQueueNums:[%d] consumer:[%s]",
+                     header->queue_id, (int)name.size, (const char *)name.data, topic->config.read_queue_nums, peer);
+        return;
+    }
+    if ((header->sys_flag & PULL_SUBSCRIPTION) != 0)
+        finish_with_text(broker, pull);
+    else
+        finish_with_heart_beat(broker, pull, group);
+}
+
+static void pull_message(struct broker *broker, struct request *request)
+{
+    struct pull pull;
+    struct error error;
+    if (pull_message_request_header_decode(request->command, &pull.header, &error) != 0) {
+        reply_simple(broker, &request->reply_to, RESPONSE_SYSTEM_ERROR, "%s", error.message);
+        return;
+    }
+    pull.reply_to = request->reply_to;
+    pull.peer = request->peer;
+    pull.started_us = env_monotonic_us(&broker->env);
+    pull.first = true;
+    run_pull(broker, &pull);
+}
+
+const struct processor_row pull_message_processor_rows[] = {
+    {11, "PULL_MESSAGE", pull_message, 0},
+    {361, "LITE_PULL_MESSAGE", pull_message, 0},
+    {0, NULL, NULL, 0},
+};
