@@ -64,7 +64,6 @@ struct broker_config {
     int32_t max_message_size;
     int64_t start_accept_send_request_time_stamp;
     bool trace_on;
-    bool reject_transaction_message;
     const char *message_delay_level; /* text; parsed below */
 
     /* ---- pulls ---- */
@@ -73,15 +72,12 @@ struct broker_config {
     bool slave_read_enable;
     int32_t max_transfer_bytes_on_message_in_memory;
     int32_t max_transfer_count_on_message_in_memory;
-    int32_t max_transfer_bytes_on_message_in_disk;
-    int32_t max_transfer_count_on_message_in_disk;
     int32_t default_query_max_num;
     int32_t max_msgs_num_batch;
 
     /* ---- name servers ---- */
     int32_t register_name_server_period;
     int32_t register_broker_timeout_mills;
-    bool compressed_register;
     bool force_register;
 
     /* ---- store and group ---- */
@@ -97,7 +93,6 @@ struct broker_config {
     const char *dleger_group;
     const char *dleger_peers;
     const char *dleger_self_id;
-    const char *preferred_leader_id;
     int32_t election_timeout_ms;
     int32_t heartbeat_ms;
     int32_t max_wait_ms;
