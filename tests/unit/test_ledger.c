@@ -1,0 +1,1202 @@
+/* The ledger against a model: bytes on disk, cuts, every crash, every error, damage. Each loop over N makes the N-th call the one that fails. */
+#include "dledger/ledger.h"
+
+#include <check.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/lib/ledger_model.h"
+#include "tests/lib/sim_env.h"
+
+#define DIR "/store/dledger-n0"
+#define SEGMENT 16384u
+#define INDEX_FILE 4096u
+
+struct fixture {
+    struct sim_env sim;
+    struct ledger ledger;
+    struct ledger_model model;
+    struct ledger_recovery recovery;
+    struct checkpoint checkpoint;
+    struct error error;
+    uint64_t recorded_boot; /* what a checkpoint would have kept */
+    bool class_b;
+    bool open;
+};
+
+static struct fixture *fixture_new(uint64_t seed, bool class_b)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+    ck_assert_ptr_nonnull(f);
+    sim_env_init(&f->sim, seed, NULL);
+    ledger_model_init(&f->model, SEGMENT);
+    f->checkpoint.committed_index = -1;
+    f->class_b = class_b;
+    return f;
+}
+
+static int try_open(struct fixture *f)
+{
+    int rv = ledger_open(&f->ledger, &f->sim.env, DIR, SEGMENT, INDEX_FILE, f->class_b, &f->checkpoint, f->recorded_boot == f->sim.boot_id,
+                         &f->recovery, &f->error);
+    f->open = rv == 0;
+    if (rv == 0)
+        f->recorded_boot = f->sim.boot_id;
+    else
+        ck_assert_uint_eq(f->sim.open_files + f->sim.open_maps, 0);
+    return rv;
+}
+
+static void must_open(struct fixture *f)
+{
+    ck_assert_msg(try_open(f) == 0, "%s", f->error.message);
+}
+
+static void close_ledger(struct fixture *f)
+{
+    if (f->open)
+        ledger_close(&f->ledger);
+    f->open = false;
+    ck_assert_uint_eq(f->sim.open_files + f->sim.open_maps, 0);
+}
+
+static void fixture_free(struct fixture *f)
+{
+    close_ledger(f);
+    sim_env_close(&f->sim);
+    ledger_model_close(&f->model);
+    free(f);
+}
+
+static void must_equal(struct fixture *f)
+{
+    const char *difference = ledger_model_difference(&f->model, &f->ledger);
+    ck_assert_msg(difference == NULL, "%s", difference);
+    ck_assert_uint_eq(sim_env_unreserved_pages(&f->sim), 0);
+}
+
+/* Adds entries to the model and appends them as one run. */
+static int append(struct fixture *f, size_t count, uint64_t term, uint32_t body_size, int64_t committed, uint32_t salt)
+{
+    size_t first = f->model.count, size;
+    for (size_t i = 0; i < count; i++)
+        ledger_model_add(&f->model, term, body_size, committed, salt);
+    const uint8_t *run = ledger_model_run(&f->model, first, count, &size);
+    int rv = ledger_append(&f->ledger, run, size, (uint32_t)count);
+    if (rv == ERROR_NO_SPACE)
+        ledger_model_cut(&f->model, first);
+    return rv;
+}
+
+static int64_t sync_all(struct fixture *f)
+{
+    struct ledger_sync sync;
+    while (ledger_sync_next(&f->ledger, &sync)) {
+        ledger_sync_run(&sync);
+        ledger_sync_done(&f->ledger, &sync);
+    }
+    return f->ledger.synced_index;
+}
+
+static void reserve_ahead(struct fixture *f)
+{
+    struct ledger_reservation job;
+    while (ledger_reservation_next(&f->ledger, &job)) {
+        ledger_reservation_run(&job);
+        ledger_reservation_done(&f->ledger, &job);
+    }
+}
+
+static void take_checkpoint(struct fixture *f, int64_t committed)
+{
+    ledger_fill_checkpoint(&f->ledger, committed, &f->checkpoint);
+    f->checkpoint.present = true;
+    f->checkpoint.clean = false;
+}
+
+static const char *segment_path(uint64_t start)
+{
+    static char path[100];
+    snprintf(path, sizeof path, DIR "/data/%020llu", (unsigned long long)start);
+    return path;
+}
+
+/* ---- bytes ---- */
+
+START_TEST(test_golden_header_and_unit)
+{
+    static const uint8_t header[36] = {0, 0, 0, 1, 0, 0, 0, 0xfe, 0, 0, 0, 0, 0, 0, 0,    7,    0, 0,
+                                       0, 0, 0, 0, 0, 2, 0, 0,    0, 0, 0, 0, 3, 0xe8, 0, 0,    0, 0};
+    static const uint8_t unit[32] = {0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 3, 0xe8, 0, 0, 0, 0xfe, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 2};
+    struct fixture *f = fixture_new(1, true);
+    must_open(f);
+    for (int i = 0; i < 6; i++)
+        ck_assert_int_eq(append(f, 1, 1, 142 - 48, i - 1, 0), 0);
+    ck_assert_int_eq(append(f, 1, 2, 148 - 48, 5, 0), 0);
+    ck_assert_int_eq(append(f, 1, 2, 206, 7, 0), 0); /* index 7 at position 1000; index - committed = 0 */
+    uint64_t size;
+    uint8_t *data = sim_env_bytes(&f->sim, segment_path(0), &size);
+    ck_assert_uint_eq(size, SEGMENT);
+    ck_assert_mem_eq(data + 1000, header, sizeof header);
+    ck_assert_uint_eq(load_u32(data + 1000 + 44), 206);
+    ck_assert_uint_eq(load_u32(data + 1000 + 40), crc32c(0, data + 1048, 206));
+    uint8_t *index = sim_env_bytes(&f->sim, DIR "/index/00000000000000000000", &size);
+    ck_assert_uint_eq(size, INDEX_FILE);
+    ck_assert_mem_eq(index + 7 * 32, unit, sizeof unit);
+    must_equal(f);
+    fixture_free(f);
+}
+END_TEST
+
+START_TEST(test_golden_filler)
+{
+    static const uint8_t blank[8] = {0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0x7c};
+    for (int one_run = 0; one_run < 2; one_run++) {
+        struct fixture *f = fixture_new(1, false);
+        must_open(f);
+        ledger_model_add(&f->model, 1, SEGMENT - 124 - 48, -1, 0);
+        ledger_model_add(&f->model, 1, 117 - 48, 0, 0); /* 117 + 8 > 124 */
+        size_t size;
+        const uint8_t *run = ledger_model_run(&f->model, 0, 2, &size);
+        if (one_run) {
+            uint64_t writes = sim_env_calls(&f->sim, SIM_WRITE);
+            ck_assert_int_eq(ledger_append(&f->ledger, run, size, 2), 0);
+            ck_assert_uint_eq(sim_env_calls(&f->sim, SIM_WRITE) - writes, 2); /* one for each segment */
+        } else {
+            run = ledger_model_run(&f->model, 0, 1, &size);
+            ck_assert_int_eq(ledger_append(&f->ledger, run, size, 1), 0);
+            run = ledger_model_run(&f->model, 1, 1, &size);
+            ck_assert_int_eq(ledger_append(&f->ledger, run, size, 1), 0);
+        }
+        uint64_t file_size;
+        uint8_t *data = sim_env_bytes(&f->sim, segment_path(0), &file_size);
+        ck_assert_mem_eq(data + SEGMENT - 124, blank, sizeof blank);
+        for (size_t i = SEGMENT - 116; i < SEGMENT; i++)
+            ck_assert_uint_eq(data[i], 0);
+        must_equal(f);
+        fixture_free(f);
+    }
+    /* 116 fit exactly. */
+    struct fixture *f = fixture_new(1, false);
+    must_open(f);
+    ck_assert_int_eq(append(f, 1, 1, SEGMENT - 124 - 48, -1, 0), 0);
+    ck_assert_int_eq(append(f, 1, 1, 116 - 48, -1, 0), 0);
+    ck_assert_uint_eq(f->ledger.end_position, SEGMENT - 8);
+    ck_assert_int_eq(append(f, 1, 1, 0, -1, 0), 0);
+    ck_assert_uint_eq(f->ledger.end_position, SEGMENT + 48);
+    must_equal(f);
+    fixture_free(f);
+}
+END_TEST
+
+START_TEST(test_check_run)
+{
+    struct fixture *f = fixture_new(1, true);
+    must_open(f);
+    ck_assert_int_eq(append(f, 3, 2, 100, -1, 0), 0);
+    for (int i = 0; i < 5; i++)
+        ledger_model_add(&f->model, 3, 50, 1, 0);
+    size_t size;
+    const uint8_t *good = ledger_model_run(&f->model, 3, 5, &size);
+    struct ledger *l = &f->ledger;
+    struct error e;
+    ck_assert_int_eq(ledger_check_run(l, good, size, 5, 3, 2, l->end_position, l->last_chain, 3, &e), 0);
+    ck_assert_int_eq(ledger_check_run(l, good, size, 5, 4, 2, l->end_position, l->last_chain, 3, &e), ERROR_MALFORMED);
+    ck_assert_int_eq(ledger_check_run(l, good, size, 4, 3, 2, l->end_position, l->last_chain, 3, &e), ERROR_MALFORMED);
+    ck_assert_int_eq(ledger_check_run(l, good, size, 6, 3, 2, l->end_position, l->last_chain, 3, &e), ERROR_MALFORMED);
+    ck_assert_int_eq(ledger_check_run(l, good, size - 1, 5, 3, 2, l->end_position, l->last_chain, 3, &e), ERROR_MALFORMED);
+    ck_assert_int_eq(ledger_check_run(l, good, size, 5, 3, 4, l->end_position, l->last_chain, 9, &e), ERROR_MALFORMED);
+    ck_assert_int_eq(ledger_check_run(l, good, size, 5, 3, 2, l->end_position, l->last_chain, 2, &e), ERROR_MALFORMED);
+    ck_assert_int_eq(ledger_check_run(l, good, size, 5, 3, 2, l->end_position + 1, l->last_chain, 3, &e), ERROR_MALFORMED);
+    ck_assert_int_eq(ledger_check_run(l, good, size, 5, 3, 2, l->end_position, l->last_chain + 1, 3, &e), ERROR_DAMAGED);
+    uint8_t *bad = malloc(size);
+    ck_assert_ptr_nonnull(bad);
+    for (size_t i = 0; i < size; i++) {
+        memcpy(bad, good, size);
+        bad[i] ^= 0x40;
+        ck_assert_int_ne(ledger_check_run(l, bad, size, 5, 3, 2, l->end_position, l->last_chain, UINT64_MAX, &e), 0);
+    }
+    free(bad);
+    ledger_model_cut(&f->model, 3);
+    must_equal(f);
+    fixture_free(f);
+}
+END_TEST
+
+/* Many entries over many segments and index files, as single entries and as long runs; read again after each kind of start. */
+START_TEST(test_roll)
+{
+    for (int class_b = 0; class_b < 2; class_b++) {
+        struct fixture *f = fixture_new(3, class_b != 0);
+        must_open(f);
+        uint32_t x = 1;
+        while (f->model.count < 700) {
+            x = x * 1664525u + 1013904223u;
+            ck_assert_int_eq(append(f, 1 + (x >> 8) % 20, 1 + f->model.count / 200, (x >> 16) % 900, (int64_t)f->model.count - 5, x), 0);
+            if (x % 5 == 0)
+                reserve_ahead(f);
+        }
+        must_equal(f);
+        ck_assert_uint_gt(f->ledger.data.count, 10);
+        ck_assert_uint_gt(f->ledger.index.count, 3);
+        ck_assert_uint_eq(f->ledger.term_count, 4);
+        ck_assert_int_eq(sync_all(f), (int64_t)f->model.count - 1);
+        take_checkpoint(f, 400);
+
+        close_ledger(f);
+        must_open(f);
+        must_equal(f);
+        ck_assert_uint_eq(f->recovery.entries_checked, f->model.count - 401);
+        ck_assert_uint_eq(f->recovery.index_units_rewritten, 0);
+        ck_assert(!f->recovery.cut);
+        ck_assert_int_ge(f->recovery.claim_index, 400);
+
+        f->checkpoint.present = false;
+        close_ledger(f);
+        must_open(f);
+        must_equal(f);
+        ck_assert_uint_eq(f->recovery.entries_checked, f->model.count);
+        fixture_free(f);
+    }
+}
+END_TEST
+
+/* ---- cuts ---- */
+
+START_TEST(test_truncate_everywhere)
+{
+    static const uint32_t sizes[] = {100, 4000, 12000, 0, 7000, 16000, 3000, 3000, 16328, 50, 16328, 5};
+    size_t total = sizeof sizes / sizeof sizes[0];
+    for (size_t cut = 0; cut <= total; cut++) {
+        for (int variant = 0; variant < 8; variant++) {
+            struct fixture *f = fixture_new(cut * 10 + (size_t)variant, (variant & 1) != 0);
+            must_open(f);
+            for (size_t i = 0; i < total; i++)
+                ck_assert_int_eq(append(f, 1, 1 + i / 3, sizes[i], -1, 1), 0);
+            if ((variant & 2) != 0)
+                reserve_ahead(f);
+            must_equal(f);
+            sync_all(f);
+            ck_assert_int_eq(ledger_truncate(&f->ledger, cut), 0);
+            ledger_model_cut(&f->model, cut);
+            must_equal(f);
+            ck_assert_int_le(f->ledger.synced_index, f->ledger.last_index);
+            if ((variant & 4) != 0) {
+                close_ledger(f);
+                must_open(f);
+                must_equal(f);
+                ck_assert(!f->recovery.cut);
+            }
+            /* Other entries of a later term take their place: smaller, larger, and so that fillers land elsewhere. */
+            for (size_t i = 0; i < 8; i++)
+                ck_assert_int_eq(append(f, 1, 9, sizes[(i + 5) % total], (int64_t)cut - 1, 2), 0);
+            must_equal(f);
+            close_ledger(f);
+            must_open(f);
+            must_equal(f);
+            fixture_free(f);
+        }
+    }
+}
+END_TEST
+
+/* The files of a sync that is out stay open when a cut removes them, and the cut lowers what the sync proves. */
+START_TEST(test_truncate_while_sync_is_out)
+{
+    struct fixture *f = fixture_new(4, true);
+    struct ledger_sync sync;
+    must_open(f);
+    ck_assert_int_eq(append(f, 30, 1, 1000, -1, 1), 0);
+    ck_assert(ledger_sync_next(&f->ledger, &sync));
+    ck_assert(!ledger_sync_next(&f->ledger, &sync));
+    ck_assert_int_eq(sync.count, 2);
+    ck_assert_int_eq(sync.index, 29);
+    ck_assert_int_eq(ledger_truncate(&f->ledger, 3), 0);
+    ledger_model_cut(&f->model, 3);
+    ck_assert_int_eq(append(f, 10, 2, 100, -1, 2), 0);
+    ledger_sync_run(&sync);
+    ck_assert_int_eq(sync.result, 0);
+    ck_assert_int_eq(ledger_sync_done(&f->ledger, &sync), 2);
+    must_equal(f);
+    ck_assert_int_eq(sync_all(f), 12);
+    fixture_free(f);
+}
+END_TEST
+
+/* More segments than one sync takes. */
+START_TEST(test_sync_of_many_segments)
+{
+    struct fixture *f = fixture_new(4, false);
+    struct ledger_sync sync;
+    int64_t last = -1;
+    int rounds = 0;
+    must_open(f);
+    ck_assert_int_eq(append(f, 100, 1, 3000, -1, 1), 0);
+    while (ledger_sync_next(&f->ledger, &sync)) {
+        ck_assert_int_le(sync.count, LEDGER_SYNC_FILES);
+        ledger_sync_run(&sync);
+        int64_t durable = ledger_sync_done(&f->ledger, &sync);
+        ck_assert_int_gt(durable, last);
+        last = durable;
+        rounds++;
+        ck_assert_int_lt(rounds, 20);
+    }
+    ck_assert_int_eq(last, 99);
+    ck_assert_int_gt(rounds, 4);
+    for (int i = 0; i < 10; i++) {
+        sim_env_power_cut(&f->sim);
+        close_ledger(f);
+        sim_env_restart(&f->sim);
+        must_open(f);
+        must_equal(f);
+    }
+    fixture_free(f);
+}
+END_TEST
+
+START_TEST(test_trim)
+{
+    struct fixture *f = fixture_new(4, true);
+    must_open(f);
+    for (uint64_t i = 0; i < 40; i++)
+        ck_assert_int_eq(append(f, 5, 1 + i / 4, 1000, (int64_t)i * 5 - 1, 1), 0);
+    reserve_ahead(f);
+    sync_all(f);
+    take_checkpoint(f, 150);
+    for (uint64_t position = 0; position < 16 * SEGMENT; position += SEGMENT / 2) {
+        ck_assert_int_eq(ledger_trim(&f->ledger, position, &f->error), 0);
+        must_equal(f);
+        ck_assert_uint_le(mapped_file_queue_begin(&f->ledger.data), position);
+        ck_assert_uint_eq(f->ledger.terms[0].first_index, (uint64_t)f->ledger.begin_index);
+        for (int with = 0; with < 2; with++) {
+            f->checkpoint.present = with != 0 && f->ledger.begin_index <= 150;
+            close_ledger(f);
+            must_open(f);
+            must_equal(f);
+            ck_assert_uint_eq(f->ledger.terms[0].first_index, (uint64_t)f->ledger.begin_index);
+        }
+    }
+    ck_assert_int_gt(f->ledger.begin_index, 150);
+    /* A checkpoint from before what was removed: the claim is met, all is verified. */
+    f->checkpoint.present = true;
+    close_ledger(f);
+    must_open(f);
+    must_equal(f);
+    ck_assert_int_eq(ledger_trim(&f->ledger, UINT64_MAX, &f->error), 0);
+    ck_assert_int_le(f->ledger.begin_index, f->ledger.last_index);
+    must_equal(f);
+    ck_assert_int_eq(append(f, 20, 20, 1000, 150, 1), 0);
+    must_equal(f);
+    fixture_free(f);
+}
+END_TEST
+
+/* ---- crashes ---- */
+
+/* One life of a ledger that touches everything. Returns when something fails. durable: what has been reported durable. */
+static void scenario(struct fixture *f, size_t *sure, int64_t *durable)
+{
+    static const uint32_t sizes[] = {300, 9000, 9000, 20, 16328, 1, 5000, 5000, 5000, 12000};
+    *durable = f->ledger.synced_index;
+    for (int i = 0; i < 10; i++) {
+        if (append(f, 3, 1, sizes[i], (int64_t)i - 1, 1) != 0)
+            return;
+        *sure = f->model.count;
+        struct ledger_reservation job;
+        if (i % 2 == 0 && ledger_reservation_next(&f->ledger, &job)) {
+            ledger_reservation_run(&job);
+            ledger_reservation_done(&f->ledger, &job);
+        }
+        struct ledger_sync sync;
+        if (i % 3 == 0 && ledger_sync_next(&f->ledger, &sync)) {
+            ledger_sync_run(&sync);
+            *durable = ledger_sync_done(&f->ledger, &sync);
+        }
+    }
+    size_t cut = 17;
+    *sure = cut;
+    if (*durable >= (int64_t)cut)
+        *durable = (int64_t)cut - 1;
+    if (ledger_truncate(&f->ledger, cut) != 0)
+        return;
+    ledger_model_cut(&f->model, cut);
+    for (int i = 0; i < 4; i++) {
+        if (append(f, 2, 2, sizes[9 - i], 10, 2) != 0)
+            return;
+        *sure = f->model.count;
+    }
+    *durable = sync_all(f);
+}
+
+/* Opens after a crash and compares: at least `least` entries, and none but those of the model. */
+static void check_survivors(struct fixture *f, size_t least)
+{
+    must_open(f);
+    size_t count = (size_t)(f->ledger.last_index + 1);
+    ck_assert_msg(count >= least, "%zu entries instead of at least %zu", count, least);
+    ck_assert_uint_le(count, f->model.count);
+    ledger_model_cut(&f->model, count);
+    must_equal(f);
+}
+
+START_TEST(test_crash_at_each_call)
+{
+    bool power = (_i & 1) != 0, class_b = (_i & 2) != 0;
+    bool crashed = true;
+    for (uint64_t n = 1; crashed; n++) {
+        for (uint64_t seed = 0; seed < 3; seed++) {
+            struct fixture *f = fixture_new(n * 3 + seed, class_b);
+            size_t sure = 0;
+            int64_t durable = -1;
+            sim_env_kill_at(&f->sim, SIM_CHANGES, n);
+            if (try_open(f) == 0)
+                scenario(f, &sure, &durable);
+            crashed = f->sim.dead;
+            if (power)
+                sim_env_power_cut(&f->sim);
+            close_ledger(f);
+            sim_env_restart(&f->sim);
+            check_survivors(f, power ? (size_t)(durable + 1) : sure);
+            /* It goes on from there. */
+            ck_assert_int_eq(append(f, 9, 5, 3000, -1, 3), 0);
+            must_equal(f);
+            fixture_free(f);
+        }
+    }
+}
+END_TEST
+
+/* A crash inside the recovery from a crash. */
+START_TEST(test_crash_while_opening)
+{
+    bool first_power = (_i & 1) != 0, second_power = (_i & 2) != 0;
+    for (uint64_t seed = 1; seed < 40; seed++) {
+        bool crashed = true;
+        for (uint64_t n = 1; crashed; n++) {
+            struct fixture *f = fixture_new(seed, true);
+            size_t sure = 0;
+            int64_t durable = -1;
+            f->sim.writeback_per_mille = 100;
+            must_open(f);
+            sim_env_kill_at(&f->sim, SIM_CHANGES, 20 + seed);
+            scenario(f, &sure, &durable);
+            if (first_power)
+                sim_env_power_cut(&f->sim);
+            else
+                sim_env_kill(&f->sim);
+            close_ledger(f);
+            sim_env_restart(&f->sim);
+            sim_env_kill_at(&f->sim, SIM_CHANGES, n);
+            size_t least = first_power ? (size_t)(durable + 1) : sure;
+            if (try_open(f) == 0) {
+                ck_assert_int_ge(f->ledger.last_index + 1, (int64_t)least);
+                least = (size_t)f->ledger.last_index + 1; /* class B: durable when open returns */
+                close_ledger(f);
+            }
+            crashed = f->sim.dead;
+            if (second_power)
+                sim_env_power_cut(&f->sim);
+            sim_env_restart(&f->sim);
+            if (second_power && (int64_t)least > durable + 1 && crashed)
+                least = (size_t)(durable + 1);
+            check_survivors(f, least);
+            fixture_free(f);
+        }
+    }
+}
+END_TEST
+
+/* ---- errors ---- */
+
+/* EIO at each call: refused or final, named, and never a wrong log afterwards. */
+START_TEST(test_error_at_each_call)
+{
+    bool class_b = _i != 0;
+    bool hit = true;
+    int finals = 0;
+    for (uint64_t n = 1; hit; n++) {
+        struct fixture *f = fixture_new(n, class_b);
+        size_t sure = 0;
+        int64_t durable = -1;
+        sim_env_fail_at(&f->sim, SIM_CHANGES | SIM_OPEN | SIM_MAP | SIM_READ | SIM_LIST, n, EIO, false);
+        if (try_open(f) != 0) {
+            ck_assert_int_eq(f->error.code, ERROR_IO);
+            ck_assert_ptr_nonnull(strstr(f->error.message, "Input/output error"));
+        } else {
+            scenario(f, &sure, &durable);
+            if (f->ledger.failed) {
+                finals++;
+                ck_assert_int_eq(f->ledger.failure.code, ERROR_IO);
+                ck_assert_msg(strstr(f->ledger.failure.message, "Input/output error") != NULL, "%s", f->ledger.failure.message);
+                ck_assert_msg(strstr(f->ledger.failure.message, DIR) != NULL, "%s", f->ledger.failure.message);
+                struct ledger_sync sync;
+                struct ledger_reservation job;
+                ck_assert(!ledger_sync_next(&f->ledger, &sync) && !ledger_reservation_next(&f->ledger, &job));
+                size_t before = f->model.count;
+                ck_assert_int_eq(append(f, 1, 9, 1, -1, 1), ERROR_IO);
+                ledger_model_cut(&f->model, before);
+                ck_assert_int_eq(ledger_truncate(&f->ledger, 0), ERROR_IO);
+            }
+        }
+        hit = f->sim.fault.calls == 0;
+        close_ledger(f);
+        f->sim.fault.calls = 0;
+        check_survivors(f, sure);
+        fixture_free(f);
+    }
+    ck_assert_int_gt(finals, 10);
+}
+END_TEST
+
+/* A disk of every size: what does not fit is refused and changes nothing; with room it goes on. */
+START_TEST(test_full_disk)
+{
+    bool class_b = _i != 0;
+    int refused = 0;
+    for (uint64_t pages = 0; pages < 40; pages++) {
+        struct fixture *f = fixture_new(pages, class_b);
+        f->sim.disk_bytes = pages == 0 ? 1 : pages * SIM_PAGE;
+        must_open(f); /* want of room is no reason not to start */
+        for (int i = 0; i < 40; i++) {
+            uint64_t digest = sim_env_digest(&f->sim, DIR "/data/00000000000000000000");
+            int rv = append(f, 2, 1, 1500, -1, 1);
+            ck_assert(rv == 0 || rv == ERROR_NO_SPACE);
+            if (rv != 0) {
+                refused++;
+                ck_assert(!f->ledger.failed);
+                ck_assert_int_eq(f->ledger.reserve_result, -ENOSPC);
+                ck_assert_uint_eq(sim_env_digest(&f->sim, DIR "/data/00000000000000000000"), digest);
+                must_equal(f);
+                struct ledger_reservation job;
+                while (ledger_reservation_next(&f->ledger, &job)) {
+                    ledger_reservation_run(&job);
+                    ledger_reservation_done(&f->ledger, &job);
+                }
+                ck_assert(!f->ledger.failed);
+                f->sim.clock->monotonic_us += 1000000;
+                if (i % 2 == 0)
+                    f->sim.disk_bytes += 2 * SIM_PAGE;
+            }
+        }
+        sync_all(f);
+        must_equal(f);
+        f->sim.disk_bytes = f->sim.used_bytes;
+        close_ledger(f);
+        must_open(f);
+        must_equal(f);
+        f->sim.disk_bytes = 0;
+        reserve_ahead(f);
+        ck_assert_int_eq(append(f, 30, 1, 1000, -1, 1), 0);
+        ck_assert_int_eq(f->ledger.reserve_result, 0);
+        must_equal(f);
+        fixture_free(f);
+    }
+    ck_assert_int_gt(refused, 20);
+}
+END_TEST
+
+/* A job of zeros that the loop overtakes is called off and never writes over entries. */
+START_TEST(test_reservation_overtaken)
+{
+    struct fixture *f = fixture_new(4, true);
+    struct ledger_reservation job;
+    must_open(f);
+    ck_assert_int_eq(append(f, 3, 1, 1000, -1, 1), 0);
+    ck_assert(ledger_reservation_next(&f->ledger, &job));
+    if (job.index) {
+        ledger_reservation_run(&job);
+        ledger_reservation_done(&f->ledger, &job);
+        ck_assert(ledger_reservation_next(&f->ledger, &job));
+    }
+    ck_assert(!job.index);
+    ck_assert_int_eq(append(f, 40, 1, 1000, -1, 1), 0);
+    must_equal(f);
+    ledger_reservation_run(&job);
+    ck_assert_int_eq(job.result, -ECANCELED);
+    uint64_t reserved = f->ledger.reserved_end;
+    ledger_reservation_done(&f->ledger, &job);
+    ck_assert_uint_eq(f->ledger.reserved_end, reserved);
+    must_equal(f);
+    /* And one whose segment is cut away. */
+    reserve_ahead(f);
+    ck_assert_int_eq(append(f, 10, 1, 1000, -1, 1), 0);
+    ck_assert(ledger_reservation_next(&f->ledger, &job));
+    ck_assert_int_eq(ledger_truncate(&f->ledger, 2), 0);
+    ledger_model_cut(&f->model, 2);
+    ledger_reservation_run(&job);
+    ledger_reservation_done(&f->ledger, &job);
+    must_equal(f);
+    reserve_ahead(f);
+    must_equal(f);
+    ck_assert_int_eq(append(f, 60, 1, 1000, -1, 1), 0);
+    must_equal(f);
+    fixture_free(f);
+}
+END_TEST
+
+START_TEST(test_reserved_ahead)
+{
+    struct fixture *f = fixture_new(4, true);
+    must_open(f);
+    reserve_ahead(f);
+    ck_assert_uint_ge(f->ledger.reserved_end, f->ledger.end_position + SEGMENT);
+    /* With room ahead, appends need no call but the write. */
+    uint64_t calls = sim_env_calls(&f->sim, SIM_ALL), writes = sim_env_calls(&f->sim, SIM_WRITE);
+    for (int i = 0; i < 10; i++)
+        ck_assert_int_eq(append(f, 1, 1, 500, -1, 1), 0);
+    ck_assert_uint_eq(sim_env_calls(&f->sim, SIM_ALL) - calls, 10);
+    ck_assert_uint_eq(sim_env_calls(&f->sim, SIM_WRITE) - writes, 10);
+    /* The next segment exists before it is needed. */
+    ck_assert_int_eq(append(f, 8, 1, 1000, -1, 1), 0);
+    reserve_ahead(f);
+    ck_assert_uint_eq(f->ledger.data.count, 2);
+    close_ledger(f);
+    must_open(f); /* an empty segment behind the end is fine */
+    must_equal(f);
+    ck_assert_uint_eq(f->ledger.data.count, 2);
+    fixture_free(f);
+}
+END_TEST
+
+/* ---- damage ---- */
+
+static struct fixture *thirty_entries(bool class_b)
+{
+    struct fixture *f = fixture_new(5, class_b);
+    must_open(f);
+    for (int i = 0; i < 30; i++)
+        ck_assert_int_eq(append(f, 1, 1 + (uint64_t)i / 10, 700 + (uint32_t)i * 40, i - 2, 1), 0);
+    sync_all(f);
+    return f;
+}
+
+/* Flips one bit at position, opens, expects rv; the disk must be as before then. */
+static void flip_and_open(struct fixture *f, uint64_t position, uint8_t bits, int want)
+{
+    uint64_t offset = position % SEGMENT;
+    sim_env_corrupt(&f->sim, segment_path(position - offset), offset, bits);
+    /* Of the data: an index file that was being made may go. */
+    uint64_t digest = sim_env_digest(&f->sim, DIR "/data");
+    int rv = try_open(f);
+    ck_assert_msg(rv == want, "flip at %llu: %d instead of %d, %s", (unsigned long long)position, rv, want, rv == 0 ? "" : f->error.message);
+    if (want == ERROR_DAMAGED) {
+        ck_assert_uint_eq(sim_env_digest(&f->sim, DIR "/data"), digest);
+        ck_assert_msg(strstr(f->error.message, segment_path(position - offset)) != NULL, "%s", f->error.message);
+        ck_assert_msg(strstr(f->error.message, "offset ") != NULL && strstr(f->error.message, "move ") != NULL, "%s", f->error.message);
+        sim_env_corrupt(&f->sim, segment_path(position - offset), offset, bits);
+    }
+}
+
+/* Same boot, no checkpoint: a bad entry with valid ones behind it is damage, wherever it is bad. */
+START_TEST(test_damage_in_the_middle)
+{
+    struct fixture *f = thirty_entries(true);
+    close_ledger(f);
+    for (size_t i = 0; i < 29; i += 3) {
+        uint64_t position = f->model.entries[i].position;
+        for (uint64_t at = 0; at < 48; at++)
+            flip_and_open(f, position + at, (uint8_t)(1u << at % 8), ERROR_DAMAGED);
+        flip_and_open(f, position + 48, 1, ERROR_DAMAGED);
+        flip_and_open(f, position + f->model.entries[i].size - 1, 0x80, ERROR_DAMAGED);
+    }
+    /* Fillers. */
+    int fillers = 0;
+    for (size_t i = 0; i + 1 < 30; i++) {
+        uint64_t end = f->model.entries[i].position + f->model.entries[i].size;
+        if (f->model.entries[i + 1].position == end)
+            continue;
+        fillers++;
+        for (uint64_t at = 0; at < 8; at++)
+            flip_and_open(f, end + at, 0x11, ERROR_DAMAGED);
+    }
+    ck_assert_int_ge(fillers, 2);
+    must_open(f);
+    must_equal(f);
+    fixture_free(f);
+}
+END_TEST
+
+/* The last entry: a torn write and cut when nothing says that it was committed; damage when the checkpoint does. */
+START_TEST(test_damage_at_the_end)
+{
+    for (uint64_t at = 0; at < 60; at++) {
+        for (int variant = 0; variant < 4; variant++) {
+            bool reboot = (variant & 1) != 0, claimed = (variant & 2) != 0;
+            struct fixture *f = thirty_entries(true);
+            take_checkpoint(f, claimed ? 29 : 28);
+            close_ledger(f);
+            if (reboot) {
+                sim_env_power_cut(&f->sim);
+                sim_env_restart(&f->sim);
+            }
+            flip_and_open(f, f->model.entries[29].position + at, 0x21, claimed ? ERROR_DAMAGED : 0);
+            if (claimed) {
+                must_open(f);
+            } else {
+                ck_assert(f->recovery.cut);
+                ck_assert_uint_ge(f->recovery.bytes_cut, f->model.entries[29].size);
+                ledger_model_cut(&f->model, 29);
+            }
+            must_equal(f);
+            fixture_free(f);
+        }
+    }
+}
+END_TEST
+
+/* After a reboot a hole above the checkpoint is what a power cut leaves: cut, but what the entries behind it say about commits is reported. */
+START_TEST(test_hole_after_reboot)
+{
+    for (int class_b = 0; class_b < 2; class_b++) {
+        struct fixture *f = thirty_entries(class_b != 0);
+        take_checkpoint(f, 12);
+        close_ledger(f);
+        sim_env_power_cut(&f->sim);
+        sim_env_restart(&f->sim);
+        flip_and_open(f, f->model.entries[20].position + 100, 0x21, 0);
+        ck_assert(f->recovery.cut);
+        ck_assert_int_eq(f->recovery.claim_index, 27); /* entry 29 says so */
+        ledger_model_cut(&f->model, 20);
+        must_equal(f);
+        ck_assert_int_eq(append(f, 10, 9, 1000, 5, 2), 0);
+        close_ledger(f);
+        must_open(f); /* nothing of the old tail is left to confuse a start in the same boot */
+        must_equal(f);
+        ck_assert(!f->recovery.cut);
+        sync_all(f);
+        /* At or below the checkpoint's claim it is damage in any boot. */
+        take_checkpoint(f, 12);
+        close_ledger(f);
+        sim_env_power_cut(&f->sim);
+        sim_env_restart(&f->sim);
+        flip_and_open(f, f->model.entries[12].position + 60, 0x21, ERROR_DAMAGED);
+        f->checkpoint.committed_chain ^= 1; /* a checkpoint that does not match makes all be verified */
+        flip_and_open(f, f->model.entries[3].position + 60, 0x21, ERROR_DAMAGED);
+        must_open(f);
+        ck_assert_uint_eq(f->recovery.entries_checked, 30);
+        must_equal(f);
+        fixture_free(f);
+    }
+}
+END_TEST
+
+START_TEST(test_missing_files)
+{
+    struct fixture *f = thirty_entries(true);
+    reserve_ahead(f);
+    take_checkpoint(f, 29);
+    close_ledger(f);
+    /* The newest segment with entries and the one made ahead of need. */
+    for (uint64_t start = 4 * SEGMENT; start >= SEGMENT; start -= SEGMENT) {
+        if (sim_env_exists(&f->sim, segment_path(start)))
+            sim_env_remove(&f->sim, segment_path(start));
+    }
+    uint64_t digest = sim_env_digest(&f->sim, "/");
+    ck_assert_int_eq(try_open(f), ERROR_DAMAGED);
+    ck_assert_uint_eq(sim_env_digest(&f->sim, "/"), digest);
+    sim_env_remove(&f->sim, segment_path(0));
+    ck_assert_int_eq(try_open(f), ERROR_DAMAGED);
+    ck_assert_msg(strstr(f->error.message, "29") != NULL, "%s", f->error.message);
+    fixture_free(f);
+}
+END_TEST
+
+/* A segment of another size, and other settings. */
+START_TEST(test_settings)
+{
+    struct fixture *f = thirty_entries(true);
+    close_ledger(f);
+    struct ledger ledger;
+    uint64_t digest = sim_env_digest(&f->sim, "/");
+    ck_assert_int_eq(ledger_open(&ledger, &f->sim.env, DIR, 2 * SEGMENT, INDEX_FILE, true, &f->checkpoint, true, &f->recovery, &f->error),
+                     ERROR_DAMAGED);
+    ck_assert_int_eq(ledger_open(&ledger, &f->sim.env, DIR, SEGMENT + 1, INDEX_FILE, true, &f->checkpoint, true, &f->recovery, &f->error),
+                     ERROR_INVALID);
+    ck_assert_int_eq(ledger_open(&ledger, &f->sim.env, DIR, SEGMENT, INDEX_FILE + 1, true, &f->checkpoint, true, &f->recovery, &f->error),
+                     ERROR_INVALID);
+    ck_assert_uint_eq(sim_env_digest(&f->sim, "/"), digest);
+    ck_assert_uint_eq(f->sim.open_files + f->sim.open_maps, 0);
+    /* Index files of another size are made again. */
+    ck_assert_int_eq(ledger_open(&f->ledger, &f->sim.env, DIR, SEGMENT, INDEX_FILE / 2, true, &f->checkpoint, true, &f->recovery, &f->error), 0);
+    f->open = true;
+    must_equal(f);
+    ck_assert_uint_eq(f->recovery.index_units_rewritten, 30);
+    fixture_free(f);
+}
+END_TEST
+
+/* ---- index files ---- */
+
+START_TEST(test_index_lost)
+{
+    char path[100];
+    for (int variant = 0; variant < 6; variant++) {
+        struct fixture *f = fixture_new(5, true);
+        must_open(f);
+        for (int i = 0; i < 100; i++)
+            ck_assert_int_eq(append(f, 5, 1 + (uint64_t)i / 30, 100, (int64_t)i * 5 - 2, 1), 0);
+        sync_all(f);
+        take_checkpoint(f, 450);
+        close_ledger(f);
+        if (variant == 5)
+            f->checkpoint.present = false;
+        uint64_t size = 0;
+        for (uint64_t start = 0; start < 4 * INDEX_FILE; start += INDEX_FILE) {
+            snprintf(path, sizeof path, DIR "/index/%020llu", (unsigned long long)start);
+            ck_assert(sim_env_exists(&f->sim, path));
+            uint8_t *bytes = sim_env_bytes(&f->sim, path, &size);
+            if (variant == 0 || (variant == 1 && start == 0) || (variant == 2 && start == INDEX_FILE) || (variant == 3 && start == 3 * INDEX_FILE))
+                sim_env_remove(&f->sim, path); /* all, the first, a gap, the last */
+            else if (variant >= 4)
+                memset(bytes, 0, size); /* as after a power cut */
+        }
+        must_open(f);
+        must_equal(f);
+        ck_assert_uint_eq(f->recovery.entries_checked, variant == 4 ? 49 : 500);
+        close_ledger(f);
+        must_open(f);
+        must_equal(f);
+        fixture_free(f);
+    }
+}
+END_TEST
+
+/* Units that a power cut took back to an older log's: the entry decides. */
+START_TEST(test_index_old_units)
+{
+    struct fixture *f = fixture_new(5, true);
+    must_open(f);
+    ck_assert_int_eq(append(f, 300, 1, 100, -1, 1), 0);
+    sync_all(f);
+    take_checkpoint(f, 290);
+    close_ledger(f);
+    uint64_t size;
+    uint8_t *units = sim_env_bytes(&f->sim, DIR "/index/00000000000000000000", &size);
+    for (uint64_t i = 20; i < 60; i++)
+        store_u64(units + i * 32 + 4, load_u64(units + i * 32 + 4) + (i % 2 == 0 ? 148 : 3));
+    must_open(f);
+    must_equal(f);
+    fixture_free(f);
+}
+END_TEST
+
+START_TEST(test_many_terms)
+{
+    struct fixture *f = fixture_new(5, false);
+    must_open(f);
+    for (uint64_t term = 1; term <= CHECKPOINT_TERMS_MAX + 500; term++)
+        ck_assert_int_eq(append(f, 1, term, 0, (int64_t)term - 3, 1), 0);
+    must_equal(f);
+    sync_all(f);
+    take_checkpoint(f, f->ledger.last_index - 3);
+    ck_assert_uint_eq(f->checkpoint.term_count, CHECKPOINT_TERMS_MAX);
+    close_ledger(f);
+    must_open(f);
+    ck_assert_uint_eq(f->recovery.entries_checked, 3);
+    must_equal(f); /* terms older than the table come from the entries */
+    fixture_free(f);
+}
+END_TEST
+
+/* ---- everything, by chance ---- */
+
+struct life {
+    struct fixture *f;
+    int64_t committed; /* never cut below */
+    int64_t durable;
+    uint64_t term;
+    struct ledger_sync sync;
+    bool sync_out;
+    struct ledger_reservation job;
+};
+
+static uint64_t pick(struct life *life, uint64_t below)
+{
+    return sim_env_chance(&life->f->sim, below);
+}
+
+static void finish_sync(struct life *life)
+{
+    ledger_sync_run(&life->sync);
+    life->durable = ledger_sync_done(&life->f->ledger, &life->sync);
+    life->sync_out = false;
+}
+
+static void finish_job(struct life *life)
+{
+    ledger_reservation_run(&life->job);
+    ledger_reservation_done(&life->f->ledger, &life->job);
+}
+
+/* One step; false when the ledger failed in it. least: entries that must be there if the process dies in it. */
+static bool step(struct life *life, size_t *least)
+{
+    struct fixture *f = life->f;
+    struct ledger *ledger = &f->ledger;
+    size_t count = f->model.count;
+    *least = count;
+    switch (pick(life, 12)) {
+    case 0:
+        if (!life->sync_out)
+            life->sync_out = ledger_sync_next(ledger, &life->sync);
+        break;
+    case 1:
+    case 2:
+        if (life->sync_out)
+            finish_sync(life);
+        break;
+    case 3:
+        if (!ledger->reserving)
+            ledger_reservation_next(ledger, &life->job);
+        break;
+    case 4:
+        if (ledger->reserving)
+            finish_job(life);
+        break;
+    case 5:
+        if ((int64_t)count - 1 > life->committed) {
+            size_t cut = (size_t)(life->committed + 1) + pick(life, count - (size_t)(life->committed + 1));
+            *least = cut;
+            if (life->durable >= (int64_t)cut)
+                life->durable = (int64_t)cut - 1;
+            life->term++;
+            if (ledger_truncate(ledger, cut) == 0)
+                ledger_model_cut(&f->model, cut);
+        }
+        break;
+    case 6:
+        if ((int64_t)count - 1 > life->committed)
+            life->committed += 1 + (int64_t)pick(life, (uint64_t)((int64_t)count - 1 - life->committed));
+        break;
+    case 7:
+        take_checkpoint(f, life->committed);
+        break;
+    default: {
+        size_t n = 1 + pick(life, 6);
+        for (size_t i = 0; i < n; i++)
+            ledger_model_add(&f->model, life->term, (uint32_t)pick(life, pick(life, 4) == 0 ? 16000 : 600), life->committed, (uint32_t)pick(life, 1000));
+        size_t size;
+        const uint8_t *run = ledger_model_run(&f->model, count, n, &size);
+        ck_assert_int_eq(ledger_check_run(ledger, run, size, (uint32_t)n, count, ledger->last_term, ledger->end_position, ledger->last_chain,
+                                          life->term, &f->error), 0);
+        ledger_append(ledger, run, size, (uint32_t)n);
+        break;
+    }
+    }
+    return !ledger->failed;
+}
+
+static void one_life(uint64_t seed)
+{
+    struct fixture *f = fixture_new(seed, seed % 2 == 0);
+    struct life life = {.f = f, .committed = -1, .durable = -1, .term = 1};
+    if (seed % 3 == 0)
+        f->sim.writeback_per_mille = 50;
+    must_open(f);
+    for (int generation = 0; generation < 5; generation++) {
+        size_t least = f->model.count;
+        if (pick(&life, 3) != 0)
+            sim_env_kill_at(&f->sim, SIM_CHANGES, 1 + pick(&life, 60));
+        int steps = (int)pick(&life, 60);
+        while (steps-- > 0 && step(&life, &least))
+            ;
+        if (!f->ledger.failed && !f->sim.dead) {
+            must_equal(f);
+            least = f->model.count;
+        }
+        bool power = pick(&life, 2) == 0;
+        if (power)
+            sim_env_power_cut(&f->sim);
+        else if (pick(&life, 2) == 0)
+            sim_env_kill(&f->sim);
+        if (life.sync_out) {
+            ledger_sync_run(&life.sync);
+            ledger_sync_done(&f->ledger, &life.sync); /* -EIO: the process is dead; its result counts for nothing */
+            life.sync_out = false;
+        }
+        if (f->ledger.reserving)
+            finish_job(&life);
+        close_ledger(f);
+        sim_env_restart(&f->sim);
+        if (power)
+            least = (size_t)(life.durable + 1) < least ? (size_t)(life.durable + 1) : least;
+        /* Sometimes the start itself is cut short. */
+        if (pick(&life, 3) == 0) {
+            sim_env_kill_at(&f->sim, SIM_CHANGES, 1 + pick(&life, 20));
+            try_open(f);
+            bool again = pick(&life, 2) == 0;
+            if (again) {
+                sim_env_power_cut(&f->sim);
+                least = (size_t)(life.durable + 1) < least ? (size_t)(life.durable + 1) : least;
+            }
+            close_ledger(f);
+            sim_env_restart(&f->sim);
+        }
+        check_survivors(f, least);
+        if (life.committed > f->ledger.last_index)
+            life.committed = f->ledger.last_index;
+        life.durable = f->ledger.synced_index;
+    }
+    fixture_free(f);
+}
+
+START_TEST(test_lives)
+{
+    for (uint64_t seed = (uint64_t)_i * 100; seed < (uint64_t)_i * 100 + 100; seed++) {
+        if (getenv("LEDGER_TEST_VERBOSE") != NULL)
+            fprintf(stderr, "seed %llu\n", (unsigned long long)seed);
+        one_life(seed);
+    }
+}
+END_TEST
+
+/* ---- on a real disk ---- */
+
+START_TEST(test_real_files)
+{
+    char dir[] = "/tmp/test_ledger.XXXXXX", command[64];
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    struct env env;
+    env_real_init(&env);
+    struct ledger ledger;
+    struct ledger_model model;
+    struct ledger_recovery recovery;
+    struct error error = {0};
+    struct checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
+    ck_assert_ptr_nonnull(checkpoint);
+    checkpoint->committed_index = -1;
+    ledger_model_init(&model, 65536);
+    for (int round = 0; round < 3; round++) {
+        ck_assert_msg(ledger_open(&ledger, &env, dir, 65536, 8192, true, checkpoint, true, &recovery, &error) == 0, "%s", error.message);
+        const char *difference = ledger_model_difference(&model, &ledger);
+        ck_assert_msg(difference == NULL, "%s", difference);
+        for (int i = 0; i < 50; i++) {
+            size_t first = model.count, size;
+            for (int k = 0; k < 10; k++)
+                ledger_model_add(&model, (uint64_t)round + 1, 500, (int64_t)first - 1, (uint32_t)i);
+            const uint8_t *run = ledger_model_run(&model, first, 10, &size);
+            ck_assert_int_eq(ledger_append(&ledger, run, size, 10), 0);
+            struct ledger_reservation job;
+            if (i % 3 == 0 && ledger_reservation_next(&ledger, &job)) {
+                ledger_reservation_run(&job);
+                ck_assert_int_eq(job.result, 0);
+                ledger_reservation_done(&ledger, &job);
+            }
+        }
+        struct ledger_sync sync;
+        while (ledger_sync_next(&ledger, &sync)) {
+            ledger_sync_run(&sync);
+            ledger_sync_done(&ledger, &sync);
+        }
+        ck_assert_int_eq(ledger.synced_index, ledger.last_index);
+        ck_assert_int_eq(ledger_truncate(&ledger, model.count - 77), 0);
+        ledger_model_cut(&model, model.count - 77);
+        difference = ledger_model_difference(&model, &ledger);
+        ck_assert_msg(difference == NULL, "%s", difference);
+        ledger_fill_checkpoint(&ledger, ledger.last_index - 20, checkpoint);
+        checkpoint->present = true;
+        ledger_close(&ledger);
+    }
+    ledger_model_close(&model);
+    free(checkpoint);
+    snprintf(command, sizeof command, "rm -rf %s", dir);
+    ck_assert_int_eq(system(command), 0);
+}
+END_TEST
+
+/* The pool's zeros against the loop's entries, with real threads. */
+struct worker {
+    pthread_t thread;
+    struct ledger_reservation job;
+};
+
+static void *work(void *argument)
+{
+    struct worker *worker = argument;
+    ledger_reservation_run(&worker->job);
+    return NULL;
+}
+
+START_TEST(test_real_threads)
+{
+    char dir[] = "/tmp/test_ledger.XXXXXX", command[64];
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    struct env env;
+    env_real_init(&env);
+    struct ledger ledger;
+    struct ledger_model model;
+    struct ledger_recovery recovery;
+    struct error error = {0};
+    struct checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
+    ck_assert_ptr_nonnull(checkpoint);
+    checkpoint->committed_index = -1;
+    ledger_model_init(&model, 2u << 20);
+    ck_assert_int_eq(ledger_open(&ledger, &env, dir, 2u << 20, 8192, true, checkpoint, true, &recovery, &error), 0);
+    for (int i = 0; i < 60; i++) {
+        struct worker worker;
+        bool out = ledger_reservation_next(&ledger, &worker.job);
+        if (out)
+            ck_assert_int_eq(pthread_create(&worker.thread, NULL, work, &worker), 0);
+        for (int k = 0; k < 20; k++) {
+            size_t first = model.count, size;
+            for (int n = 0; n < 8; n++)
+                ledger_model_add(&model, 1, 1000, (int64_t)first - 1, (uint32_t)i);
+            const uint8_t *run = ledger_model_run(&model, first, 8, &size);
+            ck_assert_int_eq(ledger_append(&ledger, run, size, 8), 0);
+        }
+        if (out) {
+            pthread_join(worker.thread, NULL);
+            ck_assert(worker.job.result == 0 || worker.job.result == -ECANCELED);
+            ledger_reservation_done(&ledger, &worker.job);
+        }
+    }
+    const char *difference = ledger_model_difference(&model, &ledger);
+    ck_assert_msg(difference == NULL, "%s", difference);
+    ledger_close(&ledger);
+    ledger_model_close(&model);
+    free(checkpoint);
+    snprintf(command, sizeof command, "rm -rf %s", dir);
+    ck_assert_int_eq(system(command), 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("ledger");
+    TCase *tcase = tcase_create("ledger");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_test(tcase, test_golden_header_and_unit);
+    tcase_add_test(tcase, test_golden_filler);
+    tcase_add_test(tcase, test_check_run);
+    tcase_add_test(tcase, test_roll);
+    tcase_add_test(tcase, test_truncate_everywhere);
+    tcase_add_test(tcase, test_truncate_while_sync_is_out);
+    tcase_add_test(tcase, test_sync_of_many_segments);
+    tcase_add_test(tcase, test_trim);
+    tcase_add_loop_test(tcase, test_crash_at_each_call, 0, 4);
+    tcase_add_loop_test(tcase, test_crash_while_opening, 0, 4);
+    tcase_add_loop_test(tcase, test_error_at_each_call, 0, 2);
+    tcase_add_loop_test(tcase, test_full_disk, 0, 2);
+    tcase_add_test(tcase, test_reservation_overtaken);
+    tcase_add_test(tcase, test_reserved_ahead);
+    tcase_add_test(tcase, test_damage_in_the_middle);
+    tcase_add_test(tcase, test_damage_at_the_end);
+    tcase_add_test(tcase, test_hole_after_reboot);
+    tcase_add_test(tcase, test_missing_files);
+    tcase_add_test(tcase, test_settings);
+    tcase_add_test(tcase, test_index_lost);
+    tcase_add_test(tcase, test_index_old_units);
+    tcase_add_test(tcase, test_many_terms);
+    tcase_add_loop_test(tcase, test_lives, 0, 20);
+    tcase_add_test(tcase, test_real_files);
+    tcase_add_test(tcase, test_real_threads);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}
