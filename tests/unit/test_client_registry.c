@@ -1,0 +1,264 @@
+/* Clients: heart-beats bind, newer subscriptions win, notices go to the whole group, closed and silent connections leave, limits of names. */
+#include "../lib/broker_state.h"
+
+#include <check.h>
+#include <stdlib.h>
+
+static struct broker_state state;
+static struct broker *broker;
+
+static void set_up(void)
+{
+    broker_state_open(&state);
+    broker = &state.broker;
+}
+
+static void tear_down(void)
+{
+    broker_state_close(&state);
+}
+
+static struct arena arena;
+
+/* topics: NULL-terminated names, all with the same expression and version. */
+static int beat(uint64_t connection_id, const char *client, const char *group, const char *const *topics, const char *expression, int64_t version)
+{
+    struct subscription_data subscriptions[8];
+    struct consumer_data consumer = {
+        .group_name = slice_of_text(group),
+        .consume_type = CONSUME_PASSIVELY,
+        .message_model = MESSAGE_MODEL_CLUSTERING,
+        .consume_from_where = CONSUME_FROM_FIRST_OFFSET,
+        .subscriptions = subscriptions,
+    };
+    struct heartbeat_data data = {.client_id = slice_of_text(client), .consumers = &consumer, .consumer_count = 1};
+    struct remoting_command command = {.language = 9, .version = 317};
+    struct request request = {.command = &command, .reply_to = {.connection_id = connection_id}};
+    ck_assert(message_host_parse(SLICE_LITERAL("10.0.0.1:5555"), &request.peer));
+    arena_init(&arena, 0);
+    for (size_t i = 0; topics[i] != NULL; i++) {
+        ck_assert_int_eq(subscription_data_build(&subscriptions[i], &arena, slice_of_text(topics[i]), slice_of_text(expression), SLICE_LITERAL(""),
+                                                 NULL),
+                         0);
+        subscriptions[i].sub_version = version;
+        consumer.subscription_count++;
+    }
+    int rv = client_registry_heart_beat(broker, &request, &data);
+    arena_close(&arena);
+    return rv;
+}
+
+static void notices(const char *expected)
+{
+    client_registry_notify_due(broker);
+    ck_assert_str_eq(state.notices, expected);
+    state.notices[0] = 0;
+}
+
+static struct client_group *group(const char *name)
+{
+    return client_registry_consumer_group(broker->clients, slice_of_text(name));
+}
+
+static const char *sub_string(const char *topic)
+{
+    static char text[64];
+    struct client_subscription *subscription = client_registry_subscription(group("g"), slice_of_text(topic));
+    if (subscription == NULL)
+        return NULL;
+    snprintf(text, sizeof text, "%.*s", (int)subscription->data.sub_string.size, (const char *)subscription->data.sub_string.data);
+    return text;
+}
+
+static const char *const one_topic[] = {"T", NULL};
+static const char *const two_topics[] = {"T", "U", NULL};
+
+START_TEST(a_heart_beat_binds)
+{
+    ck_assert_ptr_null(group("g"));
+    ck_assert_int_eq(beat(1, "a", "g", one_topic, "TagA || TagB", 1), 0);
+    struct client_group *found = group("g");
+    ck_assert_uint_eq(found->channel_count, 1);
+    ck_assert_int_eq(found->consume_type, CONSUME_PASSIVELY);
+    ck_assert_int_eq(found->consume_from_where, CONSUME_FROM_FIRST_OFFSET);
+    struct client_channel *channel = client_registry_channel(found, SLICE_LITERAL("a"));
+    ck_assert_str_eq(channel->address, "10.0.0.1:5555");
+    ck_assert_str_eq(client_channel_language(channel), "GO");
+    ck_assert_int_eq(channel->version, 317);
+    ck_assert_ptr_null(client_registry_channel(found, SLICE_LITERAL("b")));
+    struct client_subscription *subscription = client_registry_subscription(found, SLICE_LITERAL("T"));
+    ck_assert_uint_eq(subscription->data.tag_count, 2);
+    ck_assert(subscription_data_match(&subscription->data, 2598919)); /* TagA */
+    ck_assert(!subscription_data_match(&subscription->data, 5));
+}
+END_TEST
+
+START_TEST(the_whole_group_is_told_once_of_each_change)
+{
+    beat(1, "a", "g", one_topic, "*", 1);
+    notices("1:g ");
+    beat(1, "a", "g", one_topic, "*", 1);
+    notices("");
+    beat(2, "b", "g", one_topic, "*", 1);
+    notices("2:g 1:g ");
+    beat(2, "b", "g", two_topics, "*", 2);
+    beat(1, "a", "g", two_topics, "*", 2);
+    notices("2:g 1:g ");
+    beat(1, "a", "g", two_topics, "*", 3); /* newer, the same topics */
+    notices("");
+    client_registry_connection_closed(broker, 1);
+    notices("2:g ");
+    client_registry_connection_closed(broker, 2);
+    notices("");
+    ck_assert_ptr_null(group("g"));
+    ck_assert_uint_eq(broker->clients->channel_count, 0);
+    ck_assert_ptr_null(broker->clients->connections);
+}
+END_TEST
+
+START_TEST(groups_that_do_not_want_notices)
+{
+    struct subscription_group_config config;
+    subscription_group_config_init(&config, SLICE_LITERAL("g"));
+    config.notify_consumer_ids_changed_enable = false;
+    ck_assert_int_eq(subscription_group_put(broker->groups, &config), 0);
+    beat(1, "a", "g", one_topic, "*", 1);
+    notices("");
+    beat(1, "a", "h", one_topic, "*", 1);
+    notices("1:h ");
+    broker->config.notify_consumer_ids_changed_enable = false;
+    beat(2, "b", "h", one_topic, "*", 1);
+    notices("");
+}
+END_TEST
+
+START_TEST(a_newer_subscription_wins_and_unnamed_topics_go)
+{
+    beat(1, "a", "g", two_topics, "TagA", 100);
+    beat(2, "b", "g", two_topics, "TagB", 99);
+    ck_assert_str_eq(sub_string("T"), "TagA");
+    beat(2, "b", "g", two_topics, "TagB", 101);
+    ck_assert_str_eq(sub_string("T"), "TagB");
+    beat(1, "a", "g", one_topic, "TagA", 100);
+    ck_assert_str_eq(sub_string("T"), "TagB");
+    ck_assert_ptr_null(sub_string("U"));
+    ck_assert_uint_eq(group("g")->subscription_count, 1);
+}
+END_TEST
+
+START_TEST(a_heart_beat_without_subscriptions_keeps_them)
+{
+    beat(1, "a", "g", two_topics, "TagA", 100);
+    struct consumer_data consumer = {.group_name = SLICE_LITERAL("g")};
+    struct heartbeat_data data = {
+        .client_id = SLICE_LITERAL("a"), .consumers = &consumer, .consumer_count = 1, .without_sub = true, .heartbeat_fingerprint = 7};
+    struct remoting_command command = {.version = 479};
+    struct request request = {.command = &command, .reply_to = {.connection_id = 1}};
+    ck_assert_int_eq(client_registry_heart_beat(broker, &request, &data), 0);
+    ck_assert_str_eq(sub_string("U"), "TagA");
+}
+END_TEST
+
+START_TEST(unregister)
+{
+    beat(1, "a", "g", one_topic, "*", 1);
+    beat(2, "b", "g", one_topic, "*", 1);
+    beat(2, "b", "h", one_topic, "*", 1);
+    notices("2:h 2:g 1:g ");
+    ck_assert(!client_registry_unregister(broker, 3, SLICE_LITERAL("p"), SLICE_LITERAL("g")));
+    ck_assert(!client_registry_unregister(broker, 1, SLICE_LITERAL(""), SLICE_LITERAL("nobody")));
+    ck_assert(client_registry_unregister(broker, 2, slice_of(NULL, 0), SLICE_LITERAL("g")));
+    notices("1:g ");
+    ck_assert_ptr_nonnull(group("h"));
+    ck_assert_uint_eq(group("g")->channel_count, 1);
+}
+END_TEST
+
+START_TEST(producer_groups)
+{
+    struct producer_data producers[2] = {{SLICE_LITERAL("p")}, {SLICE_LITERAL("CLIENT_INNER_PRODUCER")}};
+    struct heartbeat_data data = {.client_id = SLICE_LITERAL("a"), .producers = producers, .producer_count = 2};
+    struct remoting_command command = {.version = 409};
+    struct request request = {.command = &command, .reply_to = {.connection_id = 4}};
+    ck_assert_int_eq(client_registry_heart_beat(broker, &request, &data), 0);
+    ck_assert_uint_eq(client_registry_producer_group(broker->clients, SLICE_LITERAL("p"))->channel_count, 1);
+    ck_assert_ptr_null(group("p"));
+    notices(""); /* nobody tells producers */
+    client_registry_unregister(broker, 4, SLICE_LITERAL("p"), slice_of(NULL, 0));
+    ck_assert_ptr_null(client_registry_producer_group(broker->clients, SLICE_LITERAL("p")));
+    ck_assert_uint_eq(broker->clients->producer_group_count, 1);
+}
+END_TEST
+
+START_TEST(silent_clients_leave)
+{
+    beat(1, "a", "g", one_topic, "*", 1);
+    beat(1, "a", "h", one_topic, "*", 1);
+    beat(2, "b", "g", one_topic, "*", 1);
+    notices("1:h 2:g 1:g ");
+    broker_state_pass(&state, 60000);
+    beat(1, "a", "h", one_topic, "*", 1);
+    client_registry_expire(broker);
+    ck_assert_uint_eq(group("g")->channel_count, 2);
+    broker_state_pass(&state, 60001);
+    client_registry_expire(broker);
+    /* The one that still speaks for another group keeps its connection. */
+    ck_assert_str_eq(state.disconnects, "2 ");
+    ck_assert_ptr_null(group("g"));
+    ck_assert_ptr_nonnull(group("h"));
+    ck_assert_uint_eq(broker->clients->channel_count, 1);
+}
+END_TEST
+
+START_TEST(bad_names)
+{
+    char longest[300];
+    memset(longest, 'g', sizeof longest - 1);
+    longest[299] = 0;
+    ck_assert_int_eq(beat(1, "a", longest, one_topic, "*", 1), ERROR_INVALID);
+    ck_assert_int_eq(beat(1, "a", "", one_topic, "*", 1), ERROR_INVALID);
+    ck_assert_int_eq(beat(1, "", "g", one_topic, "*", 1), ERROR_INVALID);
+    ck_assert_uint_eq(broker->clients->consumer_group_count, 0);
+}
+END_TEST
+
+START_TEST(a_new_leader_makes_what_its_consumers_need)
+{
+    beat(1, "a", "g", one_topic, "*", 1);
+    state.leads = false;
+    client_registry_ensure_groups(broker);
+    ck_assert_uint_eq(state.appended, 0);
+    state.leads = true;
+    client_registry_ensure_groups(broker);
+    client_registry_ensure_groups(broker);
+    ck_assert_uint_eq(state.appended, 2);
+    broker_state_commit(&state);
+    ck_assert_ptr_nonnull(subscription_group_find(broker->groups, SLICE_LITERAL("g")));
+    ck_assert_int_eq(topic_config_find(broker->topics, SLICE_LITERAL("%RETRY%g"))->config.read_queue_nums, 1);
+    client_registry_ensure_groups(broker);
+    ck_assert_uint_eq(state.appended, 2);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("client_registry");
+    TCase *test = tcase_create("clients");
+    tcase_add_checked_fixture(test, set_up, tear_down);
+    tcase_add_test(test, a_heart_beat_binds);
+    tcase_add_test(test, the_whole_group_is_told_once_of_each_change);
+    tcase_add_test(test, groups_that_do_not_want_notices);
+    tcase_add_test(test, a_newer_subscription_wins_and_unnamed_topics_go);
+    tcase_add_test(test, a_heart_beat_without_subscriptions_keeps_them);
+    tcase_add_test(test, unregister);
+    tcase_add_test(test, producer_groups);
+    tcase_add_test(test, silent_clients_leave);
+    tcase_add_test(test, bad_names);
+    tcase_add_test(test, a_new_leader_makes_what_its_consumers_need);
+    suite_add_tcase(suite, test);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
