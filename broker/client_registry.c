@@ -499,8 +499,13 @@ int client_registry_open(struct broker *broker, struct error *error)
     uv_timer_init(broker->loop, &timers->notify);
     timers->scan.data = timers;
     timers->notify.data = timers;
-    uv_timer_start(&timers->scan, scan_fired, CLIENT_REGISTRY_SCAN_MS, CLIENT_REGISTRY_SCAN_MS);
     return 0;
+}
+
+int client_registry_start(struct broker *broker, struct error *error)
+{
+    int rv = uv_timer_start(&broker->clients->timers->scan, scan_fired, CLIENT_REGISTRY_SCAN_MS, CLIENT_REGISTRY_SCAN_MS);
+    return rv == 0 ? 0 : error_set(error, ERROR_INVALID, "client registry: %s", uv_strerror(rv));
 }
 
 static void timer_closed(uv_handle_t *handle)

@@ -78,6 +78,8 @@ struct client_registry {
 
 /* Sets broker->clients. */
 int client_registry_open(struct broker *broker, struct error *error);
+/* Starts the expiry scan. Needs the log. */
+int client_registry_start(struct broker *broker, struct error *error);
 /* Forgets all; the timers are closed from the loop after it. */
 void client_registry_close(struct broker *broker);
 
