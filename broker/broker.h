@@ -37,6 +37,21 @@ struct broker {
     struct namesrv *namesrv;  /* embedded name server, NULL when off */
     struct registrar *registrar; /* registration at the name servers */
     struct broker_stats *stats;
+
+    /* broker.c only */
+    struct env_file *lock_file;
+    bool stopping;
+    void (*stopped)(void *argument);
+    void *stopped_argument;
 };
+
+/* Takes the directory, recovers the log, joins the group and listens. config must be finished (broker_config_finish), everything else zeroed.
+ * ERROR_LOCKED: another process has the directory. ERROR_DAMAGED: see its message. After a failure the process is to end: what was opened is
+ * left as it is. */
+int broker_open(struct broker *broker, uv_loop_t *loop, struct error *error);
+/* Clean stop: unregisters, hands leadership over, answers what waits, syncs; `stopped` is called from the loop, once. Then run the loop until
+ * nothing is left in it, and broker_free. */
+void broker_stop(struct broker *broker, void (*stopped)(void *argument), void *argument);
+void broker_free(struct broker *broker);
 
 #endif

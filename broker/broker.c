@@ -1,0 +1,375 @@
+/* One node, put together: who is made before whom, dledger's callbacks, and the way down.
+ *
+ * Start: directory lock -> tables -> log and store (recovery) -> timers -> name server, registration -> ports.
+ * Stop: unregister -> no more reads from the pool -> the log (leadership over, waiting sends answered, sync) -> clients -> name server -> files.
+ *
+ * Follows org.apache.rocketmq.broker.BrokerController.
+ */
+#include "broker/broker.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "broker/broker_stats.h"
+#include "broker/client_registry.h"
+#include "broker/cold_read.h"
+#include "broker/connection.h"
+#include "broker/consumer_offset.h"
+#include "broker/forward.h"
+#include "broker/listener.h"
+#include "broker/log.h"
+#include "broker/metadata.h"
+#include "broker/namesrv.h"
+#include "broker/processor_table.h"
+#include "broker/pull_hold.h"
+#include "broker/registrar.h"
+#include "broker/schedule.h"
+#include "broker/send_message_processor.h"
+#include "proto/hash.h"
+#include "proto/topic_validator.h"
+
+/* ---- dledger's callbacks ---- */
+
+static void on_apply_metadata(void *context, uint64_t index, struct slice record, bool replay)
+{
+    metadata_apply(context, index, record, replay);
+}
+
+static void on_apply_message(void *context, uint64_t index, const struct message_dispatch *dispatch, struct slice trailer, bool replay)
+{
+    struct broker *broker = context;
+    (void)index;
+    if (trailer.size > 0)
+        metadata_apply_consumed(broker, trailer, replay);
+    if (pull_hold_count(broker->holds) > 0)
+        pull_hold_arrived(broker->holds, dispatch->topic, dispatch->queue_id, message_tags_code(dispatch->tags));
+    if (dispatch->topic.size == sizeof TOPIC_SCHEDULE - 1 && slice_equal_text(dispatch->topic, TOPIC_SCHEDULE))
+        schedule_arrived(broker->schedule, dispatch);
+}
+
+static void on_applied(void *context)
+{
+    struct broker *broker = context;
+    pull_hold_wake(broker->holds);
+}
+
+static int on_snapshot(void *context, uint64_t index, struct buffer *out)
+{
+    return metadata_snapshot(context, index, out);
+}
+
+static int on_restore(void *context, struct slice snapshot)
+{
+    return metadata_restore(context, snapshot);
+}
+
+static void on_role_changed(void *context)
+{
+    struct broker *broker = context;
+    struct dledger_state state;
+    dledger_commit_log_state(broker->log, &state);
+    LOG_INFO("role %s, term %llu, leader %s%s", dledger_role_name(state.role), (unsigned long long)state.term,
+             state.leader < 0 ? "unknown" : state.members[state.leader].id, state.accepting ? ", accepts messages" : "");
+    schedule_role_changed(broker->schedule);
+    forward_role_changed(broker->forward);
+    registrar_role_changed(broker);
+}
+
+static void on_forwarded(void *context, uint64_t forward_id, struct slice client_address, uint8_t *frame, size_t frame_size)
+{
+    struct broker *broker = context;
+    forward_received(broker->forward, forward_id, client_address, frame, frame_size);
+}
+
+static void on_forward_answered(void *context, uint64_t request_id, int code, struct slice frame)
+{
+    struct broker *broker = context;
+    forward_answered(broker->forward, request_id, code, frame);
+}
+
+static void on_failed(void *context, const struct error *error)
+{
+    (void)context;
+    LOG_ERROR("the log of this node is broken and takes no part any more: %s; mend the disk and start again, or replace the node",
+              error->message);
+}
+
+/* ---- server's callbacks ---- */
+
+static void on_connection_closed(void *context, struct connection *connection)
+{
+    struct broker *broker = context;
+    pull_hold_connection_closed(broker->holds, connection->id);
+    client_registry_connection_closed(broker, connection->id);
+}
+
+static void on_unpin(void *context, struct mapped_file *pinned)
+{
+    struct broker *broker = context;
+    dledger_commit_log_unpin(broker->log, pinned);
+}
+
+/* ---- start ---- */
+
+/* brokerIP1 stands in every message (store host) and must be an address then. */
+static int resolve_store_host(struct broker *broker, struct error *error)
+{
+    struct broker_config *config = &broker->config;
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    uv_getaddrinfo_t request;
+    int rv = uv_getaddrinfo(broker->loop, &request, NULL, config->broker_ip1, NULL, &hints);
+    if (rv != 0)
+        return error_set(error, ERROR_INVALID, "brokerIP1=%s cannot be resolved: %s", config->broker_ip1, uv_strerror(rv));
+    const struct addrinfo *best = NULL;
+    for (const struct addrinfo *at = request.addrinfo; at != NULL; at = at->ai_next) {
+        if (best == NULL || (best->ai_family != AF_INET && at->ai_family == AF_INET))
+            best = at;
+    }
+    if (best != NULL && best->ai_family == AF_INET) {
+        broker->store_host.address_size = 4;
+        memcpy(broker->store_host.address, &((const struct sockaddr_in *)(const void *)best->ai_addr)->sin_addr, 4);
+    } else if (best != NULL && best->ai_family == AF_INET6) {
+        broker->store_host.address_size = 16;
+        memcpy(broker->store_host.address, &((const struct sockaddr_in6 *)(const void *)best->ai_addr)->sin6_addr, 16);
+    }
+    uv_freeaddrinfo(request.addrinfo);
+    if (broker->store_host.address_size == 0)
+        return error_set(error, ERROR_INVALID, "brokerIP1=%s has no address", config->broker_ip1);
+    broker->store_host.port = config->listen_port;
+    /* The name is what clients are told: in a container network it outlives the address. */
+    snprintf(broker->address, sizeof broker->address, "%s:%d", config->broker_ip1, config->listen_port);
+    return 0;
+}
+
+static void root_path(const struct broker *broker, const char *name, char out[1024])
+{
+    snprintf(out, 1024, "%s/%s", broker->config.store_path_root_dir, name);
+}
+
+/* Two processes on one directory would write one log twice. */
+static int take_directory(struct broker *broker, struct error *error)
+{
+    char path[1024];
+    struct env *env = &broker->env;
+    const char *root = broker->config.store_path_root_dir;
+    int rv = env->ops->make_dir(env, root);
+    if (rv != 0)
+        return error_set(error, ERROR_IO, "storePathRootDir=%s: %s", root, strerror(-rv));
+    root_path(broker, "lock", path);
+    rv = env_open(env, path, ENV_WRITE | ENV_CREATE | ENV_LOCK, &broker->lock_file);
+    if (rv == -EWOULDBLOCK)
+        return error_set(error, ERROR_LOCKED, "Lock failed, MQ already started: another process works in %s", root);
+    if (rv == 0)
+        rv = env_write(env, broker->lock_file, "lock", 4, 0);
+    if (rv == 0)
+        rv = env_sync(env, broker->lock_file);
+    return rv == 0 ? 0 : error_set(error, ERROR_IO, "%s: %s", path, strerror(-rv));
+}
+
+/* Exists while the broker runs; left behind by a kill. Says so to people, recovery looks at the log itself. */
+static void mark_running(struct broker *broker, bool running)
+{
+    char path[1024];
+    struct env_file *file;
+    root_path(broker, "abort", path);
+    if (!running)
+        (void)broker->env.ops->unlink(&broker->env, path);
+    else if (env_open(&broker->env, path, ENV_WRITE | ENV_CREATE, &file) == 0)
+        env_close(&broker->env, file);
+}
+
+static int open_parts(struct broker *broker, struct error *error)
+{
+    const struct broker_config *config = &broker->config;
+    const struct remoting_server_options options = {
+        .loop = broker->loop,
+        .name = "broker",
+        .connections_max = (uint32_t)config->connections_max,
+        .idle_ms = (uint32_t)config->server_channel_max_idle_time_seconds * 1000,
+        .context = broker,
+        .on_frame = processor_on_frame,
+        .on_closed = on_connection_closed,
+        .unpin = on_unpin,
+    };
+    /* First, so that its write hook runs behind the log's (listener.h). */
+    broker->server = remoting_server_new(&options, error);
+    broker->stats = broker_stats_new(broker);
+    broker->holds = pull_hold_new(broker->loop, broker, (uint32_t)config->held_pulls_max);
+    broker->cold_reads = cold_reader_new(broker);
+    if (broker->server == NULL)
+        return error == NULL ? ERROR_NO_MEMORY : error->code;
+    if (broker->stats == NULL || broker->holds == NULL || broker->cold_reads == NULL)
+        return error_set(error, ERROR_NO_MEMORY, "broker: %s", error_text(ERROR_NO_MEMORY));
+    broker->processors = processor_table_new(error);
+    broker->sends = send_message_processor_new(broker, error);
+    broker->forward = forward_new(broker, error);
+    broker->schedule = schedule_new(broker, error);
+    if (broker->processors == NULL || broker->sends == NULL || broker->forward == NULL || broker->schedule == NULL)
+        return error == NULL ? ERROR_NO_MEMORY : error->code;
+    int rv = metadata_open(broker, error);
+    return rv != 0 ? rv : client_registry_open(broker, error);
+}
+
+static int open_log(struct broker *broker, struct error *error)
+{
+    const struct broker_config *config = &broker->config;
+    const struct dledger_options options = {
+        .cluster = config->broker_cluster_name,
+        .group = config->group,
+        .self_id = config->self_id,
+        .peers = config->group_of_one ? NULL : config->dleger_peers,
+        .dir = config->store_path_root_dir,
+        .segment_size = (uint64_t)config->mapped_file_size_commit_log,
+        .index_file_size = (uint64_t)config->dledger_index_file_size,
+        .durability = config->sync_flush ? DURABILITY_B : DURABILITY_A,
+        .election_timeout_ms = (uint32_t)config->election_timeout_ms,
+        .heartbeat_ms = (uint32_t)config->heartbeat_ms,
+        .max_wait_ms = (uint32_t)config->max_wait_ms,
+        .force_start = config->force_start,
+    };
+    const struct dledger_callbacks callbacks = {
+        .context = broker,
+        .apply_metadata = on_apply_metadata,
+        .apply_message = on_apply_message,
+        .applied = on_applied,
+        .snapshot = on_snapshot,
+        .restore = on_restore,
+        .role_changed = on_role_changed,
+        .forwarded = on_forwarded,
+        .forward_answered = on_forward_answered,
+        .failed = on_failed,
+    };
+    const struct message_store_config store_config = {
+        .root = config->store_path_root_dir,
+        .consume_queue_file_size = (uint64_t)config->mapped_file_size_consume_queue,
+        .index_slots = (uint32_t)config->max_hash_slot_num,
+        .index_entries = (uint32_t)config->max_index_num,
+        .index_enable = config->message_index_enable,
+        .delay_level_ms = config->delay_level_ms,
+        .delay_levels = config->delay_levels,
+        .transfer_bytes_max = (uint32_t)config->max_transfer_bytes_on_message_in_memory,
+        .transfer_count_max = (uint32_t)config->max_transfer_count_on_message_in_memory,
+    };
+    struct log_view view;
+    broker->log = dledger_commit_log_new(broker->loop, &broker->env, &options, &callbacks, broker->address, &view, error);
+    if (broker->log == NULL)
+        return error == NULL ? ERROR_IO : error->code;
+    int rv = message_store_open(&broker->store, &broker->env, &store_config, &view, error);
+    return rv != 0 ? rv : dledger_commit_log_start(broker->log, &broker->store, error);
+}
+
+static int listen_ports(struct broker *broker, struct error *error)
+{
+    const struct broker_config *config = &broker->config;
+    struct error fast_error;
+    int rv = remoting_server_listen(broker->server, config->bind_address, config->listen_port, error);
+    if (rv != 0)
+        return rv;
+    /* Old clients send to the fast port; one that is taken costs only them. */
+    if (config->listen_port > 2 && remoting_server_listen(broker->server, config->bind_address, config->listen_port - 2, &fast_error) != 0)
+        LOG_WARN("fast port: %s; clients that use it will not reach this broker", fast_error.message);
+    return 0;
+}
+
+int broker_open(struct broker *broker, uv_loop_t *loop, struct error *error)
+{
+    int rv;
+    broker->loop = loop;
+    env_real_init(&broker->env);
+    broker->boot_ms = env_now_ms(&broker->env);
+    if ((rv = resolve_store_host(broker, error)) != 0 || (rv = take_directory(broker, error)) != 0 || (rv = open_parts(broker, error)) != 0 ||
+        (rv = open_log(broker, error)) != 0 || (rv = metadata_start(broker, error)) != 0)
+        return rv;
+    mark_running(broker, true);
+    if (broker->config.enable_embedded_namesrv && (rv = namesrv_start_embedded(broker, error)) != 0)
+        return rv;
+    if ((rv = listen_ports(broker, error)) != 0)
+        return rv;
+    rv = registrar_start(broker, error);
+    if (rv == 0)
+        LOG_INFO("broker %s of cluster %s listens on %s, group %s member %s, class %s, data in %s", broker->config.broker_name,
+                 broker->config.broker_cluster_name, broker->address, broker->config.group, broker->config.self_id,
+                 broker->config.sync_flush ? "B" : "A", broker->config.store_path_root_dir);
+    return rv;
+}
+
+/* ---- stop ---- */
+
+static void finish_stop(struct broker *broker)
+{
+    LOG_INFO("the broker has stopped");
+    if (broker->stopped != NULL)
+        broker->stopped(broker->stopped_argument);
+}
+
+static void on_namesrv_stopped(void *argument)
+{
+    finish_stop(argument);
+}
+
+static void on_server_closed(void *argument)
+{
+    struct broker *broker = argument;
+    struct namesrv *namesrv = broker->namesrv;
+    schedule_close(broker->schedule);
+    forward_close(broker->forward);
+    pull_hold_close(broker->holds);
+    broker_stats_close(broker->stats);
+    client_registry_close(broker);
+    metadata_close(broker);
+    broker->namesrv = NULL;
+    if (namesrv != NULL)
+        namesrv_stop(namesrv, on_namesrv_stopped, broker);
+    else
+        finish_stop(broker);
+}
+
+static void on_log_closed(void *argument)
+{
+    struct broker *broker = argument;
+    remoting_server_close(broker->server, on_server_closed, broker);
+}
+
+static void on_reads_done(void *argument)
+{
+    struct broker *broker = argument;
+    dledger_commit_log_stop(broker->log, on_log_closed, broker);
+}
+
+static void on_unregistered(void *argument)
+{
+    struct broker *broker = argument;
+    cold_reader_stop(broker->cold_reads, on_reads_done, broker);
+}
+
+void broker_stop(struct broker *broker, void (*stopped)(void *argument), void *argument)
+{
+    if (broker->stopping)
+        return;
+    broker->stopping = true;
+    broker->stopped = stopped;
+    broker->stopped_argument = argument;
+    consumer_offset_flush(broker);
+    if (broker->registrar != NULL)
+        registrar_stop(broker, on_unregistered, broker);
+    else
+        on_unregistered(broker);
+}
+
+void broker_free(struct broker *broker)
+{
+    remoting_server_free(broker->server);
+    dledger_commit_log_free(broker->log);
+    message_store_close(&broker->store);
+    schedule_free(broker->schedule);
+    forward_free(broker->forward);
+    pull_hold_free(broker->holds);
+    cold_reader_free(broker->cold_reads);
+    send_message_processor_free(broker->sends);
+    processor_table_free(broker->processors);
+    broker_stats_free(broker->stats);
+    mark_running(broker, false);
+    env_close(&broker->env, broker->lock_file);
+}
