@@ -4,7 +4,8 @@
 
 #include "proto/request_code.h"
 
-/* From the rows: one table per header, and three loops over tables. The hot two find the row of a key by a switch instead of by comparing. */
+/* From the rows: one table per header, and three loops over tables. The hot two find the row of a key by a switch
+ * instead of by comparing. */
 
 enum header_kind { HEADER_TEXT, HEADER_I32, HEADER_I64, HEADER_BOOL };
 
@@ -67,8 +68,8 @@ static int missing(const char *key, struct error *error)
 
 static int no_number(const char *key, struct slice value, struct error *error)
 {
-    return error_set(error, ERROR_INVALID, "field %s is not a number: %.*s", key, value.size > 64 ? 64 : (int)value.size,
-                     (const char *)value.data);
+    int shown = value.size > 64 ? 64 : (int)value.size;
+    return error_set(error, ERROR_INVALID, "field %s is not a number: %.*s", key, shown, (const char *)value.data);
 }
 
 static inline bool set_field(const struct header_field *field, uint8_t *header, struct slice value)
@@ -117,7 +118,8 @@ static int decode(struct header_table table, const struct remoting_command *comm
     return 0;
 }
 
-static void encode_field(const struct header_field *field, const uint8_t *header, const char *key, struct remoting_writer *writer)
+static void encode_field(const struct header_field *field, const uint8_t *header, const char *key,
+                         struct remoting_writer *writer)
 {
     const uint8_t *at = header + field->offset;
     if (!field->required && !is_set(field, header))
@@ -178,7 +180,9 @@ static int send_row(struct slice key)
     case 4:
         return KEY_IS(key, "flag", 7);
     case 5:
-        return key.data[1] == 'o' ? KEY_IS(key, "topic", 1) : key.data[1] == 'n' ? KEY_IS(key, "bname", 13) : KEY_IS(key, "batch", 12);
+        if (key.data[1] == 'o')
+            return KEY_IS(key, "topic", 1);
+        return key.data[1] == 'n' ? KEY_IS(key, "bname", 13) : KEY_IS(key, "batch", 12);
     case 7:
         return key.data[0] == 'q' ? KEY_IS(key, "queueId", 4) : KEY_IS(key, "sysFlag", 5);
     case 8:
@@ -224,7 +228,8 @@ static int pull_row(struct slice key)
     }
 }
 
-static inline int decode_hot(struct header_table table, row_of row_of_key, const struct remoting_command *command, void *header,
+static inline int decode_hot(struct header_table table, row_of row_of_key, const struct remoting_command *command,
+                             void *header,
                              struct error *error)
 {
     uint32_t seen = 0;
@@ -245,7 +250,8 @@ static inline int decode_hot(struct header_table table, row_of row_of_key, const
     return 0;
 }
 
-int send_message_request_header_decode(const struct remoting_command *command, struct send_message_request_header *header,
+int send_message_request_header_decode(const struct remoting_command *command,
+                                       struct send_message_request_header *header,
                                        struct error *error)
 {
     struct header_table table = send_message_request_header_table();
@@ -256,14 +262,16 @@ int send_message_request_header_decode(const struct remoting_command *command, s
     return decode_hot(table, send_row, command, header, error);
 }
 
-int pull_message_request_header_decode(const struct remoting_command *command, struct pull_message_request_header *header,
+int pull_message_request_header_decode(const struct remoting_command *command,
+                                       struct pull_message_request_header *header,
                                        struct error *error)
 {
     *header = (struct pull_message_request_header){0};
     return decode_hot(pull_message_request_header_table(), pull_row, command, header, error);
 }
 
-void send_message_request_header_encode_v2(const struct send_message_request_header *header, struct remoting_writer *writer)
+void send_message_request_header_encode_v2(const struct send_message_request_header *header,
+                                           struct remoting_writer *writer)
 {
     struct header_table table = send_message_request_header_table();
     for (size_t row = 0; row < table.count; row++) {

@@ -1,14 +1,15 @@
-/* Typed ext fields of requests and answers (RocketMQ's CommandCustomHeader classes): one list of rows per header gives its struct, its reader and
- * its writer.
+/* Typed ext fields of requests and answers (RocketMQ's CommandCustomHeader classes): one list of rows per header
+ * gives its struct, its reader and its writer.
  *
- * Row: kind, member, key on the wire, required, value when absent. Rows are the fields of 4.9.8 and those of 5.3.3 that change an answer; unknown
- * keys are ignored. Every header H has
+ * Row: kind, member, key on the wire, required, value when absent. Rows are the fields of 4.9.8 and those of 5.3.3
+ * that change an answer; unknown keys are ignored. Every header H has
  *
  *     struct H
  *     int H_decode(const struct remoting_command *command, struct H *header, struct error *error)
  *     void H_encode(const struct H *header, struct remoting_writer *writer)
  *
- * decode: ERROR_MISSING "field queueId is missing", ERROR_INVALID "field queueId is not a number: abc"; slices point into the command's frame.
+ * decode: ERROR_MISSING "field queueId is missing", ERROR_INVALID "field queueId is not a number: abc"; slices point
+ * into the command's frame.
  * A bool is true for "true" and "1" (C++ clients) and false for all else, as Boolean.parseBoolean.
  * encode: writes texts that have data, required numbers, and other numbers whose has_ member is set.
  *
@@ -407,8 +408,9 @@ HEADERS(X)
 HOT_HEADERS(X)
 #undef X
 
-/* send_message_request_header_decode takes the short keys for codes 310, 320 and 325 (errors say the long ones); _encode writes the long ones,
- * this the short ones. */
-void send_message_request_header_encode_v2(const struct send_message_request_header *header, struct remoting_writer *writer);
+/* send_message_request_header_decode takes the short keys for codes 310, 320 and 325 (errors say the long ones);
+ * _encode writes the long ones, this the short ones. */
+void send_message_request_header_encode_v2(const struct send_message_request_header *header,
+                                           struct remoting_writer *writer);
 
 #endif

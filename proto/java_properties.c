@@ -163,7 +163,8 @@ static void skip_separator(struct java_properties_reader *reader)
     }
 }
 
-bool java_properties_next(struct java_properties_reader *reader, struct slice *key, struct slice *value, int *rv, struct error *error)
+bool java_properties_next(struct java_properties_reader *reader, struct slice *key, struct slice *value, int *rv,
+                          struct error *error)
 {
     buffer_clear(&reader->pair);
     *rv = 0;

@@ -2,7 +2,6 @@
 
 #include <assert.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "proto/json_string.h"
@@ -11,8 +10,9 @@
 #define JSMN_PARENT_LINKS
 #include <jsmn.h>
 
-/* jsmn fills our tokens. Its own parent links and sizes are of no use afterwards, since an object as key upsets them; structure() below finds the
- * nesting anew from where the tokens start and end, and checks what jsmn's lenient mode lets pass (missing colons, commas in the wrong place). */
+/* jsmn fills our tokens. Its own parent links and sizes are of no use afterwards, since an object as key upsets them;
+ * structure() below finds the nesting anew from where the tokens start and end, and checks what jsmn's lenient mode
+ * lets pass (missing colons, commas in the wrong place). */
 _Static_assert(sizeof(struct json_token) == sizeof(jsmntok_t), "token layout");
 _Static_assert(offsetof(struct json_token, start) == offsetof(jsmntok_t, start), "token layout");
 _Static_assert(offsetof(struct json_token, end) == offsetof(jsmntok_t, end), "token layout");
@@ -55,8 +55,8 @@ static bool is_letter(uint8_t c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '$';
 }
 
-/* jsmn takes any run of characters for a primitive. A key may be a bare word or number; a value is a number, true, false or null; both may stand
- * in single quotes. */
+/* jsmn takes any run of characters for a primitive. A key may be a bare word or number; a value is a number, true,
+ * false or null; both may stand in single quotes. */
 static bool word_ok(const uint8_t *text, const struct json_token *token, bool key)
 {
     struct slice word = slice_of(text + token->start, (size_t)(token->end - token->start));
@@ -72,8 +72,8 @@ static bool word_ok(const uint8_t *text, const struct json_token *token, bool ke
     return true;
 }
 
-/* jsmn climbs from its newest token at each closing bracket, so that its time grows with depth times size: look at the depth before. Its strings
- * must be the ones seen here, hence a quote may not stand inside a word. */
+/* jsmn climbs from its newest token at each closing bracket, so that its time grows with depth times size: look at
+ * the depth before. Its strings must be the ones seen here, hence a quote may not stand inside a word. */
 static int check_depth(struct slice text, struct error *error)
 {
     uint32_t depth = 0;
@@ -193,7 +193,8 @@ static int grow(struct json_document *document, struct error *error)
     return 0;
 }
 
-int json_parse(struct json_document *document, struct slice text, struct json_token *tokens, uint32_t capacity, struct error *error)
+int json_parse(struct json_document *document, struct slice text, struct json_token *tokens, uint32_t capacity,
+               struct error *error)
 {
     jsmn_parser parser;
     int count;
@@ -446,7 +447,8 @@ READ(json_read_i64, int64_t, json_i64, "a number")
 READ(json_read_i32, int32_t, json_i32, "a number")
 READ(json_read_bool, bool, json_bool, "true or false")
 
-int json_read_enum(struct json_value object, const char *name, const char *const *names, int count, int *ordinal, struct error *error)
+int json_read_enum(struct json_value object, const char *name, const char *const *names, int count, int *ordinal,
+                   struct error *error)
 {
     struct json_value value = json_get(object, name);
     if (json_is_null(value) || json_enum(value, names, count, ordinal))
@@ -454,211 +456,4 @@ int json_read_enum(struct json_value object, const char *name, const char *const
     struct slice raw = json_raw(value);
     int shown = raw.size > 64 ? 64 : (int)raw.size;
     return error_set(error, ERROR_INVALID, "field %s has an unknown value: %.*s", name, shown, (const char *)raw.data);
-}
-
-void json_writer_init(struct json_writer *writer, struct buffer *out)
-{
-    *writer = (struct json_writer){.out = out};
-}
-
-static void separate(struct json_writer *writer)
-{
-    if (writer->comma)
-        buffer_append_u8(writer->out, ',');
-    writer->comma = true;
-}
-
-static void open_bracket(struct json_writer *writer, char bracket)
-{
-    separate(writer);
-    buffer_append_u8(writer->out, (uint8_t)bracket);
-    writer->comma = false;
-}
-
-static void close_bracket(struct json_writer *writer, char bracket)
-{
-    buffer_append_u8(writer->out, (uint8_t)bracket);
-    writer->comma = true;
-}
-
-void json_write_begin_object(struct json_writer *writer)
-{
-    open_bracket(writer, '{');
-}
-
-void json_write_end_object(struct json_writer *writer)
-{
-    close_bracket(writer, '}');
-}
-
-void json_write_begin_array(struct json_writer *writer)
-{
-    open_bracket(writer, '[');
-}
-
-void json_write_end_array(struct json_writer *writer)
-{
-    close_bracket(writer, ']');
-}
-
-void json_append_escaped(struct buffer *out, struct slice text)
-{
-    const uint8_t *at = text.data;
-    const uint8_t *end = text.data + text.size;
-    while (at != end) {
-        const uint8_t *plain = at;
-        while (at != end && !json_special[*at])
-            at++;
-        buffer_append(out, plain, (size_t)(at - plain));
-        if (at == end)
-            return;
-        /* A special character is up to three bytes long. */
-        uint8_t escaped[3 * JSON_ESCAPE_MAX];
-        const uint8_t *stop = at + (*at == 0xE2 && end - at >= 3 ? 3 : *at == 0xC2 && end - at >= 2 ? 2 : 1);
-        buffer_append(out, escaped, (size_t)(json_escape(at, stop, escaped) - escaped));
-        at = stop;
-    }
-}
-
-static void quoted(struct json_writer *writer, struct slice text)
-{
-    buffer_append_u8(writer->out, '"');
-    json_append_escaped(writer->out, text);
-    buffer_append_u8(writer->out, '"');
-}
-
-static void colon(struct json_writer *writer)
-{
-    buffer_append_u8(writer->out, ':');
-    writer->comma = false;
-}
-
-void json_write_key_slice(struct json_writer *writer, struct slice key)
-{
-    separate(writer);
-    quoted(writer, key);
-    colon(writer);
-}
-
-void json_write_key(struct json_writer *writer, const char *key)
-{
-    json_write_key_slice(writer, slice_of_text(key));
-}
-
-void json_write_key_i64(struct json_writer *writer, int64_t key)
-{
-    separate(writer);
-    buffer_append_format(writer->out, "%lld", (long long)key);
-    colon(writer);
-}
-
-void json_write_key_i64_quoted(struct json_writer *writer, int64_t key)
-{
-    separate(writer);
-    buffer_append_format(writer->out, "\"%lld\"", (long long)key);
-    colon(writer);
-}
-
-void json_write_begin_key_object(struct json_writer *writer)
-{
-    json_write_begin_object(writer);
-}
-
-void json_write_end_key_object(struct json_writer *writer)
-{
-    json_write_end_object(writer);
-    colon(writer);
-}
-
-void json_write_null(struct json_writer *writer)
-{
-    separate(writer);
-    buffer_append_text(writer->out, "null");
-}
-
-void json_write_slice(struct json_writer *writer, struct slice text)
-{
-    if (text.data == NULL) {
-        json_write_null(writer);
-        return;
-    }
-    separate(writer);
-    quoted(writer, text);
-}
-
-void json_write_text(struct json_writer *writer, const char *text)
-{
-    json_write_slice(writer, slice_of_text(text));
-}
-
-void json_write_i64(struct json_writer *writer, int64_t value)
-{
-    separate(writer);
-    buffer_append_format(writer->out, "%lld", (long long)value);
-}
-
-void json_write_double(struct json_writer *writer, double value)
-{
-    char digits[32];
-    if (!isfinite(value)) {
-        json_write_null(writer);
-        return;
-    }
-    /* The fewest digits that read back as the same number. */
-    int precision = 0;
-    do
-        snprintf(digits, sizeof digits, "%.*e", precision, value);
-    while (strtod(digits, NULL) != value && ++precision < 17);
-    int exponent = atoi(strchr(digits, 'e') + 1);
-    separate(writer);
-    if (value == 0 || (exponent >= -3 && exponent < 7)) {
-        int decimals = precision - exponent;
-        buffer_append_format(writer->out, "%.*f", decimals > 1 ? decimals : 1, value);
-        return;
-    }
-    *strchr(digits, 'e') = '\0';
-    buffer_append_format(writer->out, "%s%sE%d", digits, precision == 0 ? ".0" : "", exponent);
-}
-
-void json_write_bool(struct json_writer *writer, bool value)
-{
-    separate(writer);
-    buffer_append_text(writer->out, value ? "true" : "false");
-}
-
-void json_write_raw(struct json_writer *writer, struct slice json)
-{
-    separate(writer);
-    buffer_append_slice(writer->out, json);
-}
-
-void json_write_member_slice(struct json_writer *writer, const char *key, struct slice text)
-{
-    if (text.data == NULL)
-        return;
-    json_write_key(writer, key);
-    json_write_slice(writer, text);
-}
-
-void json_write_member_text(struct json_writer *writer, const char *key, const char *text)
-{
-    json_write_member_slice(writer, key, slice_of_text(text));
-}
-
-void json_write_member_i64(struct json_writer *writer, const char *key, int64_t value)
-{
-    json_write_key(writer, key);
-    json_write_i64(writer, value);
-}
-
-void json_write_member_double(struct json_writer *writer, const char *key, double value)
-{
-    json_write_key(writer, key);
-    json_write_double(writer, value);
-}
-
-void json_write_member_bool(struct json_writer *writer, const char *key, bool value)
-{
-    json_write_key(writer, key);
-    json_write_bool(writer, value);
 }

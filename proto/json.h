@@ -1,9 +1,10 @@
 /* JSON as RocketMQ's peers write it: a reader over jsmn and a writer whose bytes equal those of fastjson.
  *
- * The reader takes what fastjson, jsoncpp and Go produce: bare integer keys ({0:"a"}), whole objects as keys ({{"brokerName":"b"}:1}), numbers
- * and booleans as strings and the other way round, enums as names or ordinals, unquoted and simple single-quoted words, trailing commas. Names
- * and values stay slices of the text; a string with escapes is undone into memory of the document. For request headers see
- * remoting_command.h, which does without tokens.
+ * The reader takes what fastjson, jsoncpp and Go produce: bare integer keys ({0:"a"}), whole objects as keys
+ * ({{"brokerName":"b"}:1}), numbers and booleans as strings and the other way round, enums as names or ordinals,
+ * unquoted and simple single-quoted words, trailing commas. Names and values stay slices of the text; a string with
+ * escapes is undone into memory of the document. For request headers see remoting_command.h, which does without
+ * tokens.
  */
 #ifndef LEDGERMQ_PROTO_JSON_H
 #define LEDGERMQ_PROTO_JSON_H
@@ -32,16 +33,17 @@ struct json_document {
     uint8_t *unescaped; /* as large as text, made at the first string with escapes; each string has its own place */
 };
 
-/* A place in a document, or nowhere (document NULL): all functions take "nowhere" and answer as for an absent member. */
+/* A place in a document, or nowhere (document NULL), for which all functions answer as for an absent member. */
 struct json_value {
     struct json_document *document;
     int at;
 };
 
-/* Parses text. tokens NULL: grown on the heap up to JSON_TOKENS_MAX; else the caller's array, no heap but for escapes.
- * ERROR_MALFORMED (syntax, deeper than JSON_DEPTH_MAX), ERROR_TOO_LARGE (too many tokens), ERROR_NO_MEMORY. After an error there is nothing to
- * close. */
-int json_parse(struct json_document *document, struct slice text, struct json_token *tokens, uint32_t capacity, struct error *error);
+/* Parses text. tokens NULL: grown on the heap up to JSON_TOKENS_MAX; else the caller's array, no heap but for
+ * escapes. ERROR_MALFORMED (syntax, deeper than JSON_DEPTH_MAX), ERROR_TOO_LARGE (too many tokens), ERROR_NO_MEMORY.
+ * After an error there is nothing to close. */
+int json_parse(struct json_document *document, struct slice text, struct json_token *tokens, uint32_t capacity,
+               struct error *error);
 void json_close(struct json_document *document);
 
 struct json_value json_root(struct json_document *document);
@@ -59,7 +61,8 @@ uint32_t json_size(struct json_value value);
 struct slice json_raw(struct json_value value);
 
 /* Each answers false when the value is nowhere, null or of another kind, and then leaves *out alone. */
-bool json_text(struct json_value value, struct slice *out); /* a string, undone, or the letters of a number or boolean; lives as long as document */
+/* A string, undone, or the letters of a number or boolean; lives as long as the document. */
+bool json_text(struct json_value value, struct slice *out);
 bool json_i64(struct json_value value, int64_t *out);       /* number or quoted number */
 bool json_i32(struct json_value value, int32_t *out);
 bool json_double(struct json_value value, double *out);
@@ -82,10 +85,12 @@ int json_read_text(struct json_value object, const char *name, struct slice *out
 int json_read_i64(struct json_value object, const char *name, int64_t *out, struct error *error);
 int json_read_i32(struct json_value object, const char *name, int32_t *out, struct error *error);
 int json_read_bool(struct json_value object, const char *name, bool *out, struct error *error);
-int json_read_enum(struct json_value object, const char *name, const char *const *names, int count, int *ordinal, struct error *error);
+int json_read_enum(struct json_value object, const char *name, const char *const *names, int count, int *ordinal,
+                   struct error *error);
 
-/* Writing: fastjson's bytes (no spaces, short escapes or \u00XX for control characters, U+2028 and U+2029 escaped, `/` and other letters as they
- * are). Commas come by themselves. Members are in the order of the calls: RocketMQ's is alphabetical. A failed growth shows in out->failed. */
+/* Writing: fastjson's bytes (no spaces, short escapes or \u00XX for control characters, U+2028 and U+2029 escaped,
+ * `/` and other letters as they are). Commas come by themselves. Members are in the order of the calls: RocketMQ's is
+ * alphabetical. A failed growth shows in out->failed. */
 struct json_writer {
     struct buffer *out;
     bool comma; /* something stands before the next member or element */
@@ -98,7 +103,7 @@ void json_write_begin_array(struct json_writer *writer);
 void json_write_end_array(struct json_writer *writer);
 void json_write_key(struct json_writer *writer, const char *key);
 void json_write_key_slice(struct json_writer *writer, struct slice key);
-void json_write_key_i64(struct json_writer *writer, int64_t key);        /* 0:  as fastjson does for Integer and Long keys */
+void json_write_key_i64(struct json_writer *writer, int64_t key);        /* 0: for Integer and Long keys */
 void json_write_key_i64_quoted(struct json_writer *writer, int64_t key); /* "0": for readers of standard JSON */
 /* The key is a whole object: begin, members of the key, end, then the value. */
 void json_write_begin_key_object(struct json_writer *writer);

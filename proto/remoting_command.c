@@ -1,9 +1,5 @@
 #include "proto/remoting_command.h"
 
-#include <assert.h>
-
-#include "proto/decimal.h"
-#include "proto/json.h"
 #include "proto/json_string.h"
 
 #define PREFIX_SIZE 8u              /* length field and header word */
@@ -50,7 +46,8 @@ static bool skip_comment(struct scan *scan)
     return true;
 }
 
-/* White space, and comments as fastjson takes them. Returns the character behind, 0 at the end or at a broken comment. */
+/* White space, and comments as fastjson takes them. Returns the character behind, 0 at the end or at a broken
+ * comment. */
 static uint8_t skip_space_slowly(struct scan *scan)
 {
     for (;;) {
@@ -70,37 +67,19 @@ static inline uint8_t skip_space(struct scan *scan)
     return c > ' ' && c != '/' ? c : skip_space_slowly(scan);
 }
 
-#define ONES 0x0101010101010101ull
-#define HIGHS 0x8080808080808080ull
-
-static inline uint64_t zero_bytes(uint64_t word)
-{
-    /* Exact up to and including the first zero byte, which is all that is asked. */
-    return (word - ONES) & ~word & HIGHS;
-}
-
-static inline uint64_t quote_or_escape(uint64_t word, uint64_t quotes)
-{
-    return zero_bytes(word ^ quotes) | zero_bytes(word ^ ONES * '\\');
-}
-
-static inline unsigned first_byte(uint64_t marks)
-{
-    return (unsigned)__builtin_ctzll(marks) / 8;
-}
-
-/* The rest of a string from its first escape on: undoes it inside the frame. `to` never overtakes `at`, so that what is stored has been read. */
+/* The rest of a string from its first escape on: undoes it inside the frame. `to` never overtakes `at`, so that what
+ * is stored has been read. */
 static bool unescape_rest(struct scan *scan, uint8_t *start, uint8_t quote, struct slice *out)
 {
     uint8_t *at = scan->at;
     uint8_t *to = scan->at;
-    uint64_t quotes = ONES * quote;
+    uint64_t quotes = JSON_ONES * quote;
 
     for (;;) {
         while (scan->end - at >= 8) {
             uint64_t word;
             memcpy(&word, at, 8);
-            if (quote_or_escape(word, quotes) != 0)
+            if (json_quote_or_escape(word, quotes) != 0)
                 break;
             memcpy(to, &word, 8);
             to += 8;
@@ -136,14 +115,14 @@ static inline bool read_string(struct scan *scan, struct slice *out)
     uint8_t quote = *scan->at++;
     uint8_t *start = scan->at;
     uint8_t *at = start;
-    uint64_t quotes = ONES * quote;
+    uint64_t quotes = JSON_ONES * quote;
 
     while (scan->end - at >= 8) {
         uint64_t word;
         memcpy(&word, at, 8);
-        uint64_t marks = quote_or_escape(word, quotes);
+        uint64_t marks = json_quote_or_escape(word, quotes);
         if (marks != 0) {
-            at += first_byte(marks);
+            at += json_first_byte(marks);
             break;
         }
         at += 8;
@@ -176,7 +155,8 @@ static bool read_word(struct scan *scan, struct slice *out)
     return out->size > 0;
 }
 
-/* At a bracket: the text up to the one that closes it. Its content is of no interest, so only brackets and strings are looked at. */
+/* At a bracket: the text up to the one that closes it. Its content is of no interest, so only brackets and strings
+ * are looked at. */
 static bool read_nested(struct scan *scan, struct slice *out)
 {
     uint8_t *start = scan->at;
@@ -228,7 +208,8 @@ static bool word_is_value(struct slice word)
     return (c >= '0' && c <= '9') || c == '-' || slice_equal_text(word, "true") || slice_equal_text(word, "false");
 }
 
-/* Any value as text: a string undone, a number or boolean by its letters, a container as it stands. data NULL for null. */
+/* Any value as text: a string undone, a number or boolean by its letters, a container as it stands. data NULL for
+ * null. */
 static bool read_text(struct scan *scan, struct slice *out)
 {
     uint8_t c = skip_space(scan);
@@ -500,212 +481,4 @@ struct slice remoting_ext(const struct remoting_command *command, const char *na
             return field->value;
     }
     return (struct slice){0};
-}
-
-/* ---- writing ---- */
-
-static inline uint8_t *room(struct buffer *out, size_t size)
-{
-    if (out->capacity - out->size >= size && !out->failed && out->data != NULL)
-        return out->data + out->size;
-    return buffer_reserve(out, size);
-}
-
-static inline void advance(struct buffer *out, const uint8_t *to)
-{
-    out->size = (size_t)(to - out->data);
-}
-
-#define PUT_LITERAL(to, text) (memcpy(to, text, sizeof(text) - 1), (to) + sizeof(text) - 1)
-
-static inline uint8_t *put_bytes(uint8_t *to, const void *data, size_t size)
-{
-    memcpy(to, data, size);
-    return to + size;
-}
-
-static void begin(struct remoting_writer *writer, struct buffer *out, uint8_t serialize_type, int32_t code, int32_t opaque,
-                  int32_t flag, const char *remark)
-{
-    *writer = (struct remoting_writer){.out = out, .frame_start = out->size, .header_start = out->size + PREFIX_SIZE,
-                                       .serialize_type = serialize_type, .code = code, .opaque = opaque,
-                                       .flag = flag, .remark = remark};
-    size_t remark_size = remark == NULL ? 0 : strlen(remark);
-    uint8_t *to = room(out, PREFIX_SIZE + 32 + (serialize_type == REMOTING_BINARY ? remark_size : 0));
-    if (to == NULL)
-        return;
-    to += PREFIX_SIZE;
-    if (serialize_type == REMOTING_BINARY) {
-        store_u16(to, (uint16_t)code);
-        to[2] = REMOTING_LANGUAGE_JAVA;
-        store_u16(to + 3, REMOTING_VERSION);
-        store_u32(to + 5, (uint32_t)opaque);
-        store_u32(to + 9, (uint32_t)flag);
-        store_u32(to + 13, (uint32_t)remark_size);
-        to = put_bytes(to + 17, remark_size == 0 ? "" : remark, remark_size);
-        writer->ext_start = (size_t)(to - out->data);
-        to += 4;
-    } else {
-        to = PUT_LITERAL(to, "{\"code\":");
-        to = decimal_put(to, code);
-    }
-    advance(out, to);
-}
-
-void remoting_writer_begin_response(struct remoting_writer *writer, struct buffer *out, uint8_t serialize_type, int32_t code,
-                                    int32_t opaque, const char *remark)
-{
-    begin(writer, out, serialize_type, code, opaque, REMOTING_FLAG_RESPONSE, remark);
-}
-
-void remoting_writer_begin_request(struct remoting_writer *writer, struct buffer *out, uint8_t serialize_type, int32_t code,
-                                   int32_t opaque, int32_t flag)
-{
-    begin(writer, out, serialize_type, code, opaque, flag, NULL);
-}
-
-/* Does text go into a JSON string as it is? Anything but plain ASCII says no and is looked at letter by letter. */
-static inline bool is_plain(const uint8_t *at, size_t size)
-{
-    while (size >= 8) {
-        uint64_t word;
-        memcpy(&word, at, 8);
-        /* A byte below 0x20 or above 0x7F, 0x7F itself, a quote, a backslash. */
-        if (((word - ONES * 0x20) | word | (word + ONES)) & HIGHS || quote_or_escape(word, ONES * '"'))
-            return false;
-        at += 8;
-        size -= 8;
-    }
-    for (; size > 0; at++, size--) {
-        if (json_special[*at] || *at >= 0x80)
-            return false;
-    }
-    return true;
-}
-
-static void ext_json(struct remoting_writer *writer, const char *name, size_t name_size, struct slice value)
-{
-    struct buffer *out = writer->out;
-    bool plain = is_plain(value.data, value.size);
-    uint8_t *to = room(out, name_size + (plain ? value.size : 0) + 24);
-    if (to == NULL)
-        return;
-    to = writer->ext_count == 0 ? PUT_LITERAL(to, ",\"extFields\":{\"") : PUT_LITERAL(to, ",\"");
-    to = put_bytes(to, name, name_size);
-    to = PUT_LITERAL(to, "\":\"");
-    if (plain) {
-        to = put_bytes(to, value.data, value.size);
-        *to++ = '"';
-        advance(out, to);
-        return;
-    }
-    advance(out, to);
-    json_append_escaped(out, value);
-    buffer_append_u8(out, '"');
-}
-
-static void ext_binary(struct remoting_writer *writer, const char *name, size_t name_size, struct slice value)
-{
-    struct buffer *out = writer->out;
-    assert(name_size <= INT16_MAX);
-    uint8_t *to = value.size > REMOTING_FRAME_MAX ? NULL : room(out, name_size + value.size + 6);
-    if (to == NULL) {
-        out->failed = true;
-        return;
-    }
-    store_u16(to, (uint16_t)name_size);
-    to = put_bytes(to + 2, name, name_size);
-    store_u32(to, (uint32_t)value.size);
-    to = put_bytes(to + 4, value.data, value.size);
-    advance(out, to);
-}
-
-void remoting_writer_ext(struct remoting_writer *writer, const char *name, struct slice value)
-{
-    assert(!writer->header_done);
-    if (value.data == NULL)
-        return;
-    if (writer->serialize_type == REMOTING_BINARY)
-        ext_binary(writer, name, strlen(name), value);
-    else
-        ext_json(writer, name, strlen(name), value);
-    writer->ext_count++;
-}
-
-void remoting_writer_ext_text(struct remoting_writer *writer, const char *name, const char *value)
-{
-    remoting_writer_ext(writer, name, slice_of_text(value));
-}
-
-void remoting_writer_ext_i64(struct remoting_writer *writer, const char *name, int64_t value)
-{
-    uint8_t digits[DECIMAL_MAX];
-    uint8_t *end = decimal_put(digits, value);
-    remoting_writer_ext(writer, name, slice_of(digits, (size_t)(end - digits)));
-}
-
-void remoting_writer_ext_bool(struct remoting_writer *writer, const char *name, bool value)
-{
-    remoting_writer_ext(writer, name, value ? SLICE_LITERAL("true") : SLICE_LITERAL("false"));
-}
-
-static void finish_json(struct remoting_writer *writer)
-{
-    struct buffer *out = writer->out;
-    uint8_t *to = room(out, 160);
-    if (to == NULL)
-        return;
-    if (writer->ext_count > 0)
-        *to++ = '}';
-    to = PUT_LITERAL(to, ",\"flag\":");
-    to = decimal_put(to, writer->flag);
-    to = PUT_LITERAL(to, ",\"language\":\"JAVA\",\"opaque\":");
-    to = decimal_put(to, writer->opaque);
-    if (writer->remark != NULL) {
-        to = PUT_LITERAL(to, ",\"remark\":\"");
-        advance(out, to);
-        json_append_escaped(out, slice_of_text(writer->remark));
-        to = room(out, 80);
-        if (to == NULL)
-            return;
-        *to++ = '"';
-    }
-    _Static_assert(REMOTING_VERSION == 409, "the text below");
-    to = PUT_LITERAL(to, ",\"serializeTypeCurrentRPC\":\"JSON\",\"version\":409}");
-    advance(out, to);
-}
-
-void remoting_writer_body(struct remoting_writer *writer)
-{
-    struct buffer *out = writer->out;
-    if (writer->header_done)
-        return;
-    writer->header_done = true;
-    if (writer->serialize_type == REMOTING_JSON)
-        finish_json(writer);
-    if (out->failed)
-        return;
-    size_t header_size = out->size - writer->header_start;
-    if (header_size > HEADER_SIZE_MAX) {
-        out->failed = true;
-        return;
-    }
-    if (writer->serialize_type == REMOTING_BINARY)
-        store_u32(out->data + writer->ext_start, (uint32_t)(out->size - writer->ext_start - 4));
-    store_u32(out->data + writer->frame_start + 4, (uint32_t)writer->serialize_type << 24 | (uint32_t)header_size);
-}
-
-void remoting_writer_end(struct remoting_writer *writer, size_t external_body_size)
-{
-    struct buffer *out = writer->out;
-    remoting_writer_body(writer);
-    size_t size = out->size - writer->frame_start;
-    if (!out->failed && (external_body_size > REMOTING_FRAME_MAX || size + external_body_size > REMOTING_FRAME_MAX))
-        out->failed = true;
-    if (out->failed) {
-        /* Only whole frames stay in the buffer. */
-        out->size = writer->frame_start;
-        return;
-    }
-    store_u32(out->data + writer->frame_start, (uint32_t)(size - 4 + external_body_size));
 }

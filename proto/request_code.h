@@ -1,5 +1,5 @@
-/* Every request code that a RocketMQ client, tool, broker or name server of 4.9.8 or 5.3.3 sends (RequestCode). Which ones are answered is told by
- * the processors' tables; all others get REQUEST_CODE_NOT_SUPPORTED.
+/* Every request code that a RocketMQ client, tool, broker or name server of 4.9.8 or 5.3.3 sends (RequestCode). Which
+ * ones are answered is told by the processors' tables; all others get REQUEST_CODE_NOT_SUPPORTED.
  */
 #ifndef LEDGERMQ_PROTO_REQUEST_CODE_H
 #define LEDGERMQ_PROTO_REQUEST_CODE_H
@@ -164,7 +164,8 @@ enum request_code {
 #undef X
 };
 
-/* RocketMQ's name, NULL for a number that is none. Codes that a binary header cut to 16 bits (200050 and above) are not recognised. */
+/* RocketMQ's name, NULL for a number that is none. Codes that a binary header cut to 16 bits (200050 and above) are
+ * not recognised. */
 const char *request_code_name(int code);
 
 #endif

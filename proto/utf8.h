@@ -7,8 +7,8 @@
 
 #define UTF8_REPLACEMENT 0xFFFDu
 
-/* Reads the code point at `at` (at < end) and moves on. A byte that starts no well-formed sequence is one UTF8_REPLACEMENT: overlong forms,
- * surrogates and values above U+10FFFF included. */
+/* Reads the code point at `at` (at < end) and moves on. A byte that starts no well-formed sequence is one
+ * UTF8_REPLACEMENT: overlong forms, surrogates and values above U+10FFFF included. */
 static inline uint32_t utf8_next(const uint8_t **at, const uint8_t *end)
 {
     const uint8_t *p = *at;

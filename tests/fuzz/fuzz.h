@@ -26,8 +26,8 @@ static inline void check_inside(struct slice slice, const uint8_t *data, size_t 
     CHECK(slice.data == NULL || (slice.data >= data && slice.size <= size && slice.data <= data + size - slice.size));
 }
 
-/* A frame around a header: the first byte says the serialize type, a NUL byte (if any) in a JSON header starts the body. Heap memory of exactly the
- * frame's size. */
+/* A frame around a header: the first byte says the serialize type, a NUL byte (if any) in a JSON header starts the
+ * body. Heap memory of exactly the frame's size. */
 static inline uint8_t *frame_around(const uint8_t *data, size_t size, size_t *frame_size)
 {
     uint8_t type = size == 0 ? 0 : data[0];

@@ -52,7 +52,8 @@ static void rewrite(struct json_writer *writer, struct json_value value)
         while (json_next_member(&iterator, &key, &member)) {
             rewrite_key(writer, key);
             rewrite(writer, member);
-            if (json_text(key, &string) && string.size > 0 && string.size < 64 && memchr(string.data, 0, string.size) == NULL) {
+            bool named = json_text(key, &string) && string.size > 0 && string.size < 64;
+            if (named && memchr(string.data, 0, string.size) == NULL) {
                 char name[64];
                 memcpy(name, string.data, string.size);
                 name[string.size] = '\0';

@@ -1,4 +1,5 @@
-/* Entry headers: what decodes has lengths that hold, and sealing it again gives the same bytes but for the checksums, which then fit. */
+/* Entry headers: what decodes has lengths that hold, and sealing it again gives the same bytes but for the checksums,
+ * which then fit. */
 #include "proto/ledger_entry.h"
 
 #include "tests/fuzz/fuzz.h"
@@ -27,9 +28,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     CHECK(memcmp(copy, data, 36) == 0 && memcmp(copy + 44, data + 44, ledger_entry_size(&entry) - 44) == 0);
     CHECK(fits == (memcmp(copy + 40, data + 40, 4) == 0));
     CHECK(ledger_entry_decode(&again, copy) == 0);
-    CHECK(again.index == entry.index && again.term == entry.term && again.position == entry.position && again.kind == entry.kind &&
-          again.uncommitted == entry.uncommitted && again.body_size == entry.body_size);
-    CHECK(again.chain_crc == chain && ledger_entry_chain(copy, 7) == chain && ledger_entry_body_ok(&again, copy + LEDGER_ENTRY_HEADER_SIZE));
+    CHECK(again.index == entry.index && again.term == entry.term && again.position == entry.position);
+    CHECK(again.kind == entry.kind && again.uncommitted == entry.uncommitted && again.body_size == entry.body_size);
+    CHECK(again.chain_crc == chain && ledger_entry_chain(copy, 7) == chain);
+    CHECK(ledger_entry_body_ok(&again, copy + LEDGER_ENTRY_HEADER_SIZE));
     free(copy);
     return 0;
 }

@@ -1,4 +1,5 @@
-/* What nodes pack for each other: the first byte chooses metadata record, snapshot, consumed trailer or peer hello; what unpacks packs again. */
+/* What nodes pack for each other: the first byte chooses metadata record, snapshot, consumed trailer or peer hello;
+ * what unpacks packs again. */
 #include "proto/metadata.pb-c.h"
 #include "proto/peer.pb-c.h"
 
@@ -24,7 +25,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         uint8_t *packed = malloc(packed_size + 1);
         CHECK(packed != NULL);
         CHECK(protobuf_c_message_pack(message, packed) == packed_size);
-        /* May be refused: the library keeps unknown fields, and takes number 0 in two bytes but not as it packs it, in one. */
+        /* May be refused: the library keeps unknown fields, and takes number 0 in two bytes but not as it packs it,
+         * in one. */
         ProtobufCMessage *again = protobuf_c_message_unpack(kind, NULL, packed_size, packed);
         if (again != NULL) {
             CHECK(protobuf_c_message_get_packed_size(again) == packed_size);

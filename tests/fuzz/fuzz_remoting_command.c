@@ -1,5 +1,5 @@
-/* Frames: whatever the header, slices stay inside, and what was read is written and read again alike, in both forms. Even first byte: a header that
- * gets a frame around it; odd: a frame as it is. */
+/* Frames: whatever the header, slices stay inside, and what was read is written and read again alike, in both forms.
+ * Even first byte: a header that gets a frame around it; odd: a frame as it is. */
 #include "proto/remoting_command.h"
 
 #include "tests/fuzz/fuzz.h"
