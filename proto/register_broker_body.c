@@ -79,8 +79,8 @@ static void write_parts(const struct register_broker_body *body, struct buffer *
         const struct topic_config *topic = &body->topics[i];
         at = begin_part(out);
         buffer_append_slice(out, topic->name);
-        buffer_append_format(out, " %" PRId32 " %" PRId32 " %" PRId32 " %s", topic->read_queue_nums, topic->write_queue_nums, topic->perm,
-                             topic->multi_tag ? "MULTI_TAG" : "SINGLE_TAG");
+        buffer_append_format(out, " %" PRId32 " %" PRId32 " %" PRId32 " %s", topic->read_queue_nums,
+                             topic->write_queue_nums, topic->perm, topic->multi_tag ? "MULTI_TAG" : "SINGLE_TAG");
         end_part(out, at);
     }
 
@@ -125,7 +125,8 @@ static int read_json(struct register_broker_body *body, struct slice bytes, stru
     if (rv != 0)
         return rv;
     struct json_value root = json_root(&document);
-    rv = json_body_names(&wrapper.arena, root, "filterServerList", &body->filter_servers, &body->filter_server_count, error);
+    rv = json_body_names(&wrapper.arena, root, "filterServerList", &body->filter_servers, &body->filter_server_count,
+                         error);
     if (rv == 0)
         rv = topic_config_serialize_wrapper_read(&wrapper, json_get(root, "topicConfigSerializeWrapper"), error);
     json_close(&document);
@@ -176,14 +177,11 @@ static int inflate_body(struct slice bytes, struct buffer *plain, struct error *
 static struct slice next_word(struct slice *line)
 {
     const uint8_t *stop = line->size == 0 ? NULL : memchr(line->data, ' ', line->size);
-    struct slice word = *line;
-    if (stop == NULL) {
-        *line = (struct slice){0};
-        return word;
-    }
-    word.size = (size_t)(stop - line->data);
-    line->data += word.size + 1;
-    line->size -= word.size + 1;
+    size_t size = stop == NULL ? line->size : (size_t)(stop - line->data);
+    struct slice word = slice_of(line->data, size);
+    size_t skip = stop == NULL ? size : size + 1;
+
+    *line = slice_of(line->data + skip, line->size - skip);
     return word;
 }
 
@@ -191,8 +189,8 @@ static struct slice next_word(struct slice *line)
 static bool read_line(struct topic_config *topic, struct arena *arena, struct slice line)
 {
     topic_config_init(topic, arena_copy(arena, next_word(&line)));
-    bool ok = slice_to_i32(next_word(&line), &topic->read_queue_nums) && slice_to_i32(next_word(&line), &topic->write_queue_nums) &&
-              slice_to_i32(next_word(&line), &topic->perm);
+    bool ok = slice_to_i32(next_word(&line), &topic->read_queue_nums) &&
+              slice_to_i32(next_word(&line), &topic->write_queue_nums) && slice_to_i32(next_word(&line), &topic->perm);
     struct slice filter_type = next_word(&line);
     topic->multi_tag = slice_equal_text(filter_type, "MULTI_TAG");
     return ok && topic->name.size > 0 && (topic->multi_tag || slice_equal_text(filter_type, "SINGLE_TAG"));
@@ -216,7 +214,8 @@ static int read_filter_servers(struct register_broker_body *body, struct slice t
     if (rv == 0)
         rv = arena_error(&body->arena, error);
     while (rv == 0 && json_next_element(&iterator, &element))
-        rv = json_body_copy(&body->arena, element, "filterServerList", &body->filter_servers[body->filter_server_count++], error);
+        rv = json_body_copy(&body->arena, element, "filterServerList",
+                            &body->filter_servers[body->filter_server_count++], error);
     json_close(&document);
     return rv;
 }
@@ -261,7 +260,8 @@ static int read_compressed(struct register_broker_body *body, struct slice bytes
     return rv;
 }
 
-int register_broker_body_decode(struct register_broker_body *body, struct slice bytes, bool compressed, struct error *error)
+int register_broker_body_decode(struct register_broker_body *body, struct slice bytes, bool compressed,
+                                struct error *error)
 {
     *body = (struct register_broker_body){0};
     int rv = compressed ? read_compressed(body, bytes, error) : read_json(body, bytes, error);
