@@ -1,4 +1,5 @@
-/* One statistics item, answer of VIEW_BROKER_STATS_DATA (315) (org.apache.rocketmq.common.protocol.body.BrokerStatsData, BrokerStatsItem). */
+/* One statistics item, answer of VIEW_BROKER_STATS_DATA (315)
+ * (org.apache.rocketmq.common.protocol.body.BrokerStatsData, BrokerStatsItem). */
 #ifndef LEDGERMQ_PROTO_BROKER_STATS_DATA_H
 #define LEDGERMQ_PROTO_BROKER_STATS_DATA_H
 

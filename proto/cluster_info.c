@@ -28,7 +28,8 @@ void cluster_info_encode(const struct cluster_info *info, bool quoted_ids, struc
     json_write_end_object(&writer);
 }
 
-static int read_cluster(struct cluster_data *cluster, struct arena *arena, struct json_value key, struct json_value value, struct error *error)
+static int read_cluster(struct cluster_data *cluster, struct arena *arena, struct json_value key,
+                        struct json_value value, struct error *error)
 {
     struct json_iterator iterator = json_iterate(value);
     struct json_value element;
@@ -41,7 +42,8 @@ static int read_cluster(struct cluster_data *cluster, struct arena *arena, struc
         rv = arena_error(arena, error);
     }
     while (rv == 0 && json_next_element(&iterator, &element))
-        rv = json_body_copy(arena, element, "clusterAddrTable", &cluster->broker_names[cluster->broker_name_count++], error);
+        rv = json_body_copy(arena, element, "clusterAddrTable", &cluster->broker_names[cluster->broker_name_count++],
+                            error);
     return rv;
 }
 
@@ -51,12 +53,14 @@ static int read_members(struct cluster_info *info, struct json_value root, struc
     struct json_value key;
     struct json_value value;
 
-    int rv = json_body_map(&info->arena, root, "brokerAddrTable", sizeof *info->brokers, &info->brokers, &iterator, error);
+    int rv =
+        json_body_map(&info->arena, root, "brokerAddrTable", sizeof *info->brokers, &info->brokers, &iterator, error);
     while (rv == 0 && json_next_member(&iterator, &key, &value))
         if (!json_is_null(value))
             rv = broker_data_read(&info->brokers[info->broker_count++], &info->arena, value, error);
     if (rv == 0)
-        rv = json_body_map(&info->arena, root, "clusterAddrTable", sizeof *info->clusters, &info->clusters, &iterator, error);
+        rv = json_body_map(&info->arena, root, "clusterAddrTable", sizeof *info->clusters, &info->clusters, &iterator,
+                           error);
     while (rv == 0 && json_next_member(&iterator, &key, &value))
         if (!json_is_null(value))
             rv = read_cluster(&info->clusters[info->cluster_count++], &info->arena, key, value, error);

@@ -28,7 +28,8 @@ void consume_stats_end(struct buffer *out)
     buffer_append_text(out, "}}");
 }
 
-static int read_offset(struct consume_offset *offset, struct arena *arena, struct json_value key, struct json_value value, struct error *error)
+static int read_offset(struct consume_offset *offset, struct arena *arena, struct json_value key,
+                       struct json_value value, struct error *error)
 {
     int rv = json_body_queue_key(arena, key, &offset->queue, error);
     if (rv == 0)
@@ -56,7 +57,8 @@ int consume_stats_decode(struct consume_stats *stats, struct slice body, struct 
     if (!json_is_null(tps) && !json_double(tps, &stats->consume_tps))
         rv = error_set(error, ERROR_INVALID, "consumeTps is no number");
     if (rv == 0)
-        rv = json_body_map(&stats->arena, root, "offsetTable", sizeof *stats->offsets, &stats->offsets, &iterator, error);
+        rv = json_body_map(&stats->arena, root, "offsetTable", sizeof *stats->offsets, &stats->offsets, &iterator,
+                           error);
     while (rv == 0 && json_next_member(&iterator, &key, &value))
         if (!json_is_null(value))
             rv = read_offset(&stats->offsets[stats->offset_count++], &stats->arena, key, value, error);

@@ -1,4 +1,5 @@
-/* How far a group is in each queue, answer of GET_CONSUME_STATS (208) (org.apache.rocketmq.common.admin.ConsumeStats, OffsetWrapper). */
+/* How far a group is in each queue, answer of GET_CONSUME_STATS (208) (org.apache.rocketmq.common.admin.ConsumeStats,
+ * OffsetWrapper). */
 #ifndef LEDGERMQ_PROTO_CONSUME_STATS_H
 #define LEDGERMQ_PROTO_CONSUME_STATS_H
 

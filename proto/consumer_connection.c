@@ -30,18 +30,22 @@ static int read_members(struct consumer_connection *consumer, struct json_value 
     struct json_value key;
     struct json_value value;
 
-    int rv = client_connections_read(&consumer->connections, &consumer->connection_count, &consumer->arena, root, error);
+    int rv =
+        client_connections_read(&consumer->connections, &consumer->connection_count, &consumer->arena, root, error);
     if (rv == 0)
-        rv = json_read_enum(root, "consumeFromWhere", consume_from_where_names, CONSUME_FROM_WHERES, &from_where, error);
+        rv =
+            json_read_enum(root, "consumeFromWhere", consume_from_where_names, CONSUME_FROM_WHERES, &from_where, error);
     if (rv == 0)
         rv = json_read_enum(root, "consumeType", consume_type_names, CONSUME_TYPES, &consume_type, error);
     if (rv == 0)
         rv = json_read_enum(root, "messageModel", message_model_names, MESSAGE_MODELS, &message_model, error);
     if (rv == 0)
-        rv = json_body_map(&consumer->arena, root, "subscriptionTable", sizeof *consumer->subscriptions, &consumer->subscriptions, &iterator, error);
+        rv = json_body_map(&consumer->arena, root, "subscriptionTable", sizeof *consumer->subscriptions,
+                           &consumer->subscriptions, &iterator, error);
     while (rv == 0 && json_next_member(&iterator, &key, &value))
         if (!json_is_null(value))
-            rv = subscription_data_read(&consumer->subscriptions[consumer->subscription_count++], &consumer->arena, value, error);
+            rv = subscription_data_read(&consumer->subscriptions[consumer->subscription_count++], &consumer->arena,
+                                        value, error);
     consumer->consume_from_where = (enum consume_from_where)from_where;
     consumer->consume_type = (enum consume_type)consume_type;
     consumer->message_model = (enum message_model)message_model;

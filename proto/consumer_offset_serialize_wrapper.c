@@ -12,7 +12,8 @@ void consumer_offset_serialize_wrapper_begin(struct buffer *out)
 void consumer_offset_serialize_wrapper_group_begin(struct buffer *out, struct slice topic, struct slice group)
 {
     struct json_writer writer = json_body_resume(out);
-    /* The key is put together here rather than copied first; names have no letters that need an escape, and get one if they do. */
+    /* The key is put together here rather than copied first; names have no letters that need an escape, and get one if
+     * they do. */
     buffer_append_text(out, writer.comma ? ",\"" : "\"");
     json_append_escaped(out, topic);
     buffer_append_u8(out, TOPIC_GROUP_SEPARATOR);
@@ -38,7 +39,8 @@ void consumer_offset_serialize_wrapper_end(struct buffer *out)
 }
 
 /* All queues of one "topic@group". */
-static int read_group(struct consumer_offset *offsets, size_t *count, struct arena *arena, struct slice key, struct json_value table, struct error *error)
+static int read_group(struct consumer_offset *offsets, size_t *count, struct arena *arena, struct slice key,
+                      struct json_value table, struct error *error)
 {
     struct json_iterator iterator = json_iterate(table);
     struct json_value queue;
@@ -98,7 +100,8 @@ static int read_table(struct consumer_offset_serialize_wrapper *wrapper, struct 
     return rv;
 }
 
-int consumer_offset_serialize_wrapper_decode(struct consumer_offset_serialize_wrapper *wrapper, struct slice body, struct error *error)
+int consumer_offset_serialize_wrapper_decode(struct consumer_offset_serialize_wrapper *wrapper, struct slice body,
+                                             struct error *error)
 {
     struct json_document document;
 

@@ -1,5 +1,5 @@
-/* Offsets of all groups: {"offsetTable":{"T@G":{0:5,1:7}}}, answer of GET_ALL_CONSUMER_OFFSET (43) and the text of config/consumerOffset.json
- * (org.apache.rocketmq.common.protocol.body.ConsumerOffsetSerializeWrapper).
+/* Offsets of all groups: {"offsetTable":{"T@G":{0:5,1:7}}}, answer of GET_ALL_CONSUMER_OFFSET (43) and the text of
+ * config/consumerOffset.json (org.apache.rocketmq.common.protocol.body.ConsumerOffsetSerializeWrapper).
  */
 #ifndef LEDGERMQ_PROTO_CONSUMER_OFFSET_SERIALIZE_WRAPPER_H
 #define LEDGERMQ_PROTO_CONSUMER_OFFSET_SERIALIZE_WRAPPER_H
@@ -28,8 +28,10 @@ void consumer_offset_serialize_wrapper_add(struct buffer *out, int32_t queue_id,
 void consumer_offset_serialize_wrapper_group_end(struct buffer *out);
 void consumer_offset_serialize_wrapper_end(struct buffer *out);
 
-/* Takes quoted and bare queue ids; a key without "@" is skipped. Errors of json_body.h; then nothing is left to close. */
-int consumer_offset_serialize_wrapper_decode(struct consumer_offset_serialize_wrapper *wrapper, struct slice body, struct error *error);
+/* Takes quoted and bare queue ids; a key without "@" is skipped. Errors of json_body.h; then nothing is left to close.
+ */
+int consumer_offset_serialize_wrapper_decode(struct consumer_offset_serialize_wrapper *wrapper, struct slice body,
+                                             struct error *error);
 void consumer_offset_serialize_wrapper_close(struct consumer_offset_serialize_wrapper *wrapper);
 
 #endif

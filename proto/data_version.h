@@ -1,4 +1,5 @@
-/* How new a table is: stamped at each change, compared by name servers and tools (org.apache.rocketmq.common.DataVersion). */
+/* How new a table is: stamped at each change, compared by name servers and tools
+ * (org.apache.rocketmq.common.DataVersion). */
 #ifndef LEDGERMQ_PROTO_DATA_VERSION_H
 #define LEDGERMQ_PROTO_DATA_VERSION_H
 

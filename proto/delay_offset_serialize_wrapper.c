@@ -19,7 +19,8 @@ void delay_offset_serialize_wrapper_end(struct buffer *out)
     buffer_append_text(out, "}}");
 }
 
-int delay_offset_serialize_wrapper_decode(struct delay_offset_serialize_wrapper *wrapper, struct slice body, struct error *error)
+int delay_offset_serialize_wrapper_decode(struct delay_offset_serialize_wrapper *wrapper, struct slice body,
+                                          struct error *error)
 {
     struct json_document document;
     struct json_iterator iterator;
@@ -30,7 +31,8 @@ int delay_offset_serialize_wrapper_decode(struct delay_offset_serialize_wrapper 
     int rv = json_body_open(&document, &wrapper->arena, body, error);
     if (rv != 0)
         return rv;
-    rv = json_body_map(&wrapper->arena, json_root(&document), "offsetTable", sizeof *wrapper->offsets, &wrapper->offsets, &iterator, error);
+    rv = json_body_map(&wrapper->arena, json_root(&document), "offsetTable", sizeof *wrapper->offsets,
+                       &wrapper->offsets, &iterator, error);
     while (rv == 0 && json_next_member(&iterator, &key, &value)) {
         struct delay_offset *offset = &wrapper->offsets[wrapper->offset_count];
         int64_t level;

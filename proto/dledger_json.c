@@ -51,7 +51,8 @@ static void base64_append(struct buffer *out, const uint8_t *data, size_t size)
         return;
     for (size_t i = 0; i < size; i += 3) {
         size_t left = size - i;
-        uint32_t bits = (uint32_t)data[i] << 16 | (left > 1 ? (uint32_t)data[i + 1] << 8 : 0) | (left > 2 ? data[i + 2] : 0u);
+        uint32_t bits =
+            (uint32_t)data[i] << 16 | (left > 1 ? (uint32_t)data[i + 1] << 8 : 0) | (left > 2 ? data[i + 2] : 0u);
         *to++ = (uint8_t)base64_digits[bits >> 18];
         *to++ = (uint8_t)base64_digits[bits >> 12 & 63];
         *to++ = left > 1 ? (uint8_t)base64_digits[bits >> 6 & 63] : '=';
@@ -139,7 +140,8 @@ static void write_remote_and_term(struct json_writer *writer, const struct dledg
     json_write_member_i64(writer, "term", response->term);
 }
 
-void dledger_metadata_response_encode(const struct dledger_response *response, const struct dledger_peer *peers, size_t peer_count, struct buffer *out)
+void dledger_metadata_response_encode(const struct dledger_response *response, const struct dledger_peer *peers,
+                                      size_t peer_count, struct buffer *out)
 {
     struct json_writer writer;
     json_writer_init(&writer, out);
@@ -157,7 +159,8 @@ void dledger_metadata_response_encode(const struct dledger_response *response, c
     json_write_end_object(&writer);
 }
 
-void dledger_append_response_encode(const struct dledger_response *response, int64_t index, int64_t position, struct buffer *out)
+void dledger_append_response_encode(const struct dledger_response *response, int64_t index, int64_t position,
+                                    struct buffer *out)
 {
     struct json_writer writer;
     json_writer_init(&writer, out);
@@ -190,7 +193,8 @@ static void write_entry(struct json_writer *writer, const struct ledger_entry *e
     json_write_end_object(writer);
 }
 
-void dledger_get_response_encode(const struct dledger_response *response, const struct ledger_entry *entry, const uint8_t *body, struct buffer *out)
+void dledger_get_response_encode(const struct dledger_response *response, const struct ledger_entry *entry,
+                                 const uint8_t *body, struct buffer *out)
 {
     struct json_writer writer;
     json_writer_init(&writer, out);

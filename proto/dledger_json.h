@@ -1,7 +1,8 @@
 /* DLedger's own protocol on the peer port: the JSON bodies of its requests and answers.
  *
- * Follows io.openmessaging.storage.dledger.protocol.* 0.3 (spec: store.md 8.8): METADATA, APPEND, GET and LEADERSHIP_TRANSFER, which DLedger's
- * command line sends. The remoting code of an answer is always DLEDGER_SUCCESS; what happened stands in the body.
+ * Follows io.openmessaging.storage.dledger.protocol.* 0.3 (spec: store.md 8.8): METADATA, APPEND, GET and
+ * LEADERSHIP_TRANSFER, which DLedger's command line sends. The remoting code of an answer is always DLEDGER_SUCCESS;
+ * what happened stands in the body.
  */
 #ifndef LEDGERMQ_PROTO_DLEDGER_JSON_H
 #define LEDGERMQ_PROTO_DLEDGER_JSON_H
@@ -61,12 +62,12 @@ struct dledger_request {
     struct slice remote_id; /* of the node that is asked */
     struct slice local_id;  /* of the node that asks */
     struct slice leader_id;
-    int64_t term; /* -1 when absent */
-    struct slice body;                           /* APPEND; Base64 undone */
-    int64_t begin_index;                         /* GET; -1 when absent */
-    struct slice transfer_id;                    /* LEADERSHIP_TRANSFER: from */
-    struct slice transferee_id;                  /* to */
-    int64_t take_leadership_ledger_index;        /* -1 when absent */
+    int64_t term;                         /* -1 when absent */
+    struct slice body;                    /* APPEND; Base64 undone */
+    int64_t begin_index;                  /* GET; -1 when absent */
+    struct slice transfer_id;             /* LEADERSHIP_TRANSFER: from */
+    struct slice transferee_id;           /* to */
+    int64_t take_leadership_ledger_index; /* -1 when absent */
 };
 
 /* Errors of json_body.h; then nothing is left to close. */
@@ -88,11 +89,14 @@ struct dledger_response {
     int64_t term;
 };
 
-void dledger_metadata_response_encode(const struct dledger_response *response, const struct dledger_peer *peers, size_t peer_count, struct buffer *out);
+void dledger_metadata_response_encode(const struct dledger_response *response, const struct dledger_peer *peers,
+                                      size_t peer_count, struct buffer *out);
 /* index and position of the entry; -1 when it was not appended. */
-void dledger_append_response_encode(const struct dledger_response *response, int64_t index, int64_t position, struct buffer *out);
+void dledger_append_response_encode(const struct dledger_response *response, int64_t index, int64_t position,
+                                    struct buffer *out);
 /* entry NULL: no entries. body: entry->body_size bytes. */
-void dledger_get_response_encode(const struct dledger_response *response, const struct ledger_entry *entry, const uint8_t *body, struct buffer *out);
+void dledger_get_response_encode(const struct dledger_response *response, const struct ledger_entry *entry,
+                                 const uint8_t *body, struct buffer *out);
 void dledger_transfer_response_encode(const struct dledger_response *response, struct buffer *out);
 
 #endif

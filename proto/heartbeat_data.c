@@ -5,12 +5,13 @@
 const char *const consume_type_names[CONSUME_TYPES] = {"CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP"};
 const char *const message_model_names[MESSAGE_MODELS] = {"BROADCASTING", "CLUSTERING"};
 const char *const consume_from_where_names[CONSUME_FROM_WHERES] = {
-    "CONSUME_FROM_LAST_OFFSET", "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST",
-    "CONSUME_FROM_MIN_OFFSET",  "CONSUME_FROM_MAX_OFFSET",
+    "CONSUME_FROM_LAST_OFFSET",  "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST",
+    "CONSUME_FROM_MIN_OFFSET",   "CONSUME_FROM_MAX_OFFSET",
     "CONSUME_FROM_FIRST_OFFSET", "CONSUME_FROM_TIMESTAMP",
 };
 
-static int read_consumer(struct consumer_data *consumer, struct arena *arena, struct json_value object, struct error *error)
+static int read_consumer(struct consumer_data *consumer, struct arena *arena, struct json_value object,
+                         struct error *error)
 {
     int consume_type = CONSUME_PASSIVELY;
     int message_model = MESSAGE_MODEL_CLUSTERING;
@@ -24,14 +25,17 @@ static int read_consumer(struct consumer_data *consumer, struct arena *arena, st
     if (rv == 0)
         rv = json_read_enum(object, "messageModel", message_model_names, MESSAGE_MODELS, &message_model, error);
     if (rv == 0)
-        rv = json_read_enum(object, "consumeFromWhere", consume_from_where_names, CONSUME_FROM_WHERES, &from_where, error);
+        rv = json_read_enum(object, "consumeFromWhere", consume_from_where_names, CONSUME_FROM_WHERES, &from_where,
+                            error);
     if (rv == 0)
         rv = json_read_bool(object, "unitMode", &consumer->unit_mode, error);
     if (rv == 0)
-        rv = json_body_array(arena, object, "subscriptionDataSet", sizeof *consumer->subscriptions, &consumer->subscriptions, &iterator, error);
+        rv = json_body_array(arena, object, "subscriptionDataSet", sizeof *consumer->subscriptions,
+                             &consumer->subscriptions, &iterator, error);
     while (rv == 0 && json_next_element(&iterator, &element))
         if (!json_is_null(element))
-            rv = subscription_data_read(&consumer->subscriptions[consumer->subscription_count++], arena, element, error);
+            rv =
+                subscription_data_read(&consumer->subscriptions[consumer->subscription_count++], arena, element, error);
     consumer->consume_type = (enum consume_type)consume_type;
     consumer->message_model = (enum message_model)message_model;
     consumer->consume_from_where = (enum consume_from_where)from_where;
@@ -42,7 +46,8 @@ static int read_consumers(struct heartbeat_data *data, struct json_value root, s
 {
     struct json_iterator iterator;
     struct json_value element;
-    int rv = json_body_array(&data->arena, root, "consumerDataSet", sizeof *data->consumers, &data->consumers, &iterator, error);
+    int rv = json_body_array(&data->arena, root, "consumerDataSet", sizeof *data->consumers, &data->consumers,
+                             &iterator, error);
 
     while (rv == 0 && json_next_element(&iterator, &element))
         if (!json_is_null(element))
@@ -56,11 +61,13 @@ static int read_producers(struct heartbeat_data *data, struct json_value root, s
 {
     struct json_iterator iterator;
     struct json_value element;
-    int rv = json_body_array(&data->arena, root, "producerDataSet", sizeof *data->producers, &data->producers, &iterator, error);
+    int rv = json_body_array(&data->arena, root, "producerDataSet", sizeof *data->producers, &data->producers,
+                             &iterator, error);
 
     while (rv == 0 && json_next_element(&iterator, &element))
         if (!json_is_null(element))
-            rv = json_body_required_text(&data->arena, element, "groupName", &data->producers[data->producer_count++].group_name, error);
+            rv = json_body_required_text(&data->arena, element, "groupName",
+                                         &data->producers[data->producer_count++].group_name, error);
     if (rv != 0)
         error_wrap(error, "producerDataSet");
     return rv;

@@ -1,7 +1,8 @@
 /* Body of HEART_BEAT (34): what a client instance produces and consumes.
  *
- * Follows org.apache.rocketmq.common.protocol.heartbeat.HeartbeatData, ConsumerData, ProducerData (spec: remoting.md 5.5). Takes what the Java,
- * Go and C++ clients send: enums as names or ordinals, numbers as text, sets that are absent or null.
+ * Follows org.apache.rocketmq.common.protocol.heartbeat.HeartbeatData, ConsumerData, ProducerData (spec:
+ * remoting.md 5.5). Takes what the Java, Go and C++ clients send: enums as names or ordinals, numbers as text, sets
+ * that are absent or null.
  */
 #ifndef LEDGERMQ_PROTO_HEARTBEAT_DATA_H
 #define LEDGERMQ_PROTO_HEARTBEAT_DATA_H

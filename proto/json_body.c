@@ -18,7 +18,8 @@ int json_body_open(struct json_document *document, struct arena *arena, struct s
     return 0;
 }
 
-int json_body_copy(struct arena *arena, struct json_value value, const char *name, struct slice *out, struct error *error)
+int json_body_copy(struct arena *arena, struct json_value value, const char *name, struct slice *out,
+                   struct error *error)
 {
     struct slice text;
     if (!json_text(value, &text))
@@ -30,13 +31,15 @@ int json_body_copy(struct arena *arena, struct json_value value, const char *nam
     return arena_error(arena, error);
 }
 
-int json_body_text(struct arena *arena, struct json_value object, const char *name, struct slice *out, struct error *error)
+int json_body_text(struct arena *arena, struct json_value object, const char *name, struct slice *out,
+                   struct error *error)
 {
     struct json_value value = json_get(object, name);
     return json_is_null(value) ? 0 : json_body_copy(arena, value, name, out, error);
 }
 
-int json_body_required_text(struct arena *arena, struct json_value object, const char *name, struct slice *out, struct error *error)
+int json_body_required_text(struct arena *arena, struct json_value object, const char *name, struct slice *out,
+                            struct error *error)
 {
     *out = (struct slice){0};
     int rv = json_body_text(arena, object, name, out, error);
@@ -45,7 +48,8 @@ int json_body_required_text(struct arena *arena, struct json_value object, const
     return rv;
 }
 
-static int walk(struct arena *arena, struct json_value value, size_t item_size, void *items, struct json_iterator *iterator, struct error *error)
+static int walk(struct arena *arena, struct json_value value, size_t item_size, void *items,
+                struct json_iterator *iterator, struct error *error)
 {
     *iterator = json_iterate(value);
     void *room = arena_array(arena, json_size(value), item_size);
@@ -54,8 +58,8 @@ static int walk(struct arena *arena, struct json_value value, size_t item_size, 
     return arena_error(arena, error);
 }
 
-int json_body_array(struct arena *arena, struct json_value object, const char *name, size_t item_size, void *items, struct json_iterator *iterator,
-                    struct error *error)
+int json_body_array(struct arena *arena, struct json_value object, const char *name, size_t item_size, void *items,
+                    struct json_iterator *iterator, struct error *error)
 {
     struct json_value value = json_get(object, name);
     if (!json_is_null(value) && !json_is_array(value))
@@ -63,8 +67,8 @@ int json_body_array(struct arena *arena, struct json_value object, const char *n
     return walk(arena, value, item_size, items, iterator, error);
 }
 
-int json_body_map(struct arena *arena, struct json_value object, const char *name, size_t item_size, void *items, struct json_iterator *iterator,
-                  struct error *error)
+int json_body_map(struct arena *arena, struct json_value object, const char *name, size_t item_size, void *items,
+                  struct json_iterator *iterator, struct error *error)
 {
     struct json_value value = json_get(object, name);
     if (!json_is_null(value) && !json_is_object(value))
@@ -72,7 +76,8 @@ int json_body_map(struct arena *arena, struct json_value object, const char *nam
     return walk(arena, value, item_size, items, iterator, error);
 }
 
-int json_body_names(struct arena *arena, struct json_value object, const char *name, struct slice **names, size_t *count, struct error *error)
+int json_body_names(struct arena *arena, struct json_value object, const char *name, struct slice **names,
+                    size_t *count, struct error *error)
 {
     struct json_iterator iterator;
     struct json_value element;

@@ -45,7 +45,8 @@ int kv_table_decode(struct kv_table *table, struct slice body, struct error *err
     int rv = json_body_open(&document, &table->arena, body, error);
     if (rv != 0)
         return rv;
-    rv = json_body_map(&table->arena, json_root(&document), "table", sizeof *table->pairs, &table->pairs, &iterator, error);
+    rv = json_body_map(&table->arena, json_root(&document), "table", sizeof *table->pairs, &table->pairs, &iterator,
+                       error);
     while (rv == 0 && json_next_member(&iterator, &key, &value)) {
         struct kv_pair *pair = &table->pairs[table->pair_count];
         if (json_is_null(value))

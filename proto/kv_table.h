@@ -1,4 +1,5 @@
-/* Names and values, all text: {"table":{"k":"v"}} (org.apache.rocketmq.common.protocol.body.KVTable): runtime table (28), order topics (103, 219). */
+/* Names and values, all text: {"table":{"k":"v"}} (org.apache.rocketmq.common.protocol.body.KVTable): runtime table
+ * (28), order topics (103, 219). */
 #ifndef LEDGERMQ_PROTO_KV_TABLE_H
 #define LEDGERMQ_PROTO_KV_TABLE_H
 

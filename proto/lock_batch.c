@@ -17,7 +17,8 @@ void lock_batch_request_encode(const struct lock_batch_request *request, struct 
     json_write_end_object(&writer);
 }
 
-static int read_queues(struct arena *arena, struct json_value root, const char *name, struct message_queue **queues, size_t *count, struct error *error)
+static int read_queues(struct arena *arena, struct json_value root, const char *name, struct message_queue **queues,
+                       size_t *count, struct error *error)
 {
     struct json_iterator iterator;
     struct json_value element;
@@ -79,7 +80,8 @@ int lock_batch_response_decode(struct lock_batch_response *response, struct slic
     int rv = json_body_open(&document, &response->arena, body, error);
     if (rv != 0)
         return rv;
-    rv = read_queues(&response->arena, json_root(&document), "lockOKMQSet", &response->queues, &response->queue_count, error);
+    rv = read_queues(&response->arena, json_root(&document), "lockOKMQSet", &response->queues, &response->queue_count,
+                     error);
     json_close(&document);
     if (rv != 0)
         lock_batch_response_close(response);

@@ -256,8 +256,8 @@ static inline bool name_is(const uint8_t *name, size_t size, const char *text, s
     return size == text_size && memcmp(name, text, text_size) == 0;
 }
 
-/* Reput's hot path. The pieces are cut by memchr, which looks at 32 bytes a time, and the four names differ in length (KEYS and TAGS by
- * their first byte), so that a pair of no interest costs one comparison. */
+/* Reput's hot path. The pieces are cut by memchr, which looks at 32 bytes a time, and the four names differ in length
+ * (KEYS and TAGS by their first byte), so that a pair of no interest costs one comparison. */
 static void dispatch_properties(struct slice properties, struct message_dispatch *dispatch)
 {
     const uint8_t *at = properties.data;

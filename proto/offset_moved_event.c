@@ -15,7 +15,8 @@ void offset_moved_event_encode(const struct offset_moved_event *event, struct bu
     json_write_end_object(&writer);
 }
 
-int offset_moved_event_decode(struct offset_moved_event *event, struct arena *arena, struct slice body, struct error *error)
+int offset_moved_event_decode(struct offset_moved_event *event, struct arena *arena, struct slice body,
+                              struct error *error)
 {
     struct json_document document;
 

@@ -30,7 +30,8 @@ void producer_connection_encode(const struct producer_connection *producer, stru
     json_write_end_object(&writer);
 }
 
-static int read_connection(struct client_connection *connection, struct arena *arena, struct json_value object, struct error *error)
+static int read_connection(struct client_connection *connection, struct arena *arena, struct json_value object,
+                           struct error *error)
 {
     int rv = json_body_text(arena, object, "clientAddr", &connection->client_address, error);
     if (rv == 0)
@@ -42,7 +43,8 @@ static int read_connection(struct client_connection *connection, struct arena *a
     return rv;
 }
 
-int client_connections_read(struct client_connection **connections, size_t *count, struct arena *arena, struct json_value root, struct error *error)
+int client_connections_read(struct client_connection **connections, size_t *count, struct arena *arena,
+                            struct json_value root, struct error *error)
 {
     struct json_iterator iterator;
     struct json_value element;
@@ -63,7 +65,8 @@ int producer_connection_decode(struct producer_connection *producer, struct slic
     int rv = json_body_open(&document, &producer->arena, body, error);
     if (rv != 0)
         return rv;
-    rv = client_connections_read(&producer->connections, &producer->connection_count, &producer->arena, json_root(&document), error);
+    rv = client_connections_read(&producer->connections, &producer->connection_count, &producer->arena,
+                                 json_root(&document), error);
     json_close(&document);
     if (rv != 0)
         producer_connection_close(producer);

@@ -32,6 +32,7 @@ void producer_connection_close(struct producer_connection *producer);
 
 /* The member connectionSet of this body and of consumer_connection's. */
 void client_connections_write(struct json_writer *writer, const struct client_connection *connections, size_t count);
-int client_connections_read(struct client_connection **connections, size_t *count, struct arena *arena, struct json_value root, struct error *error);
+int client_connections_read(struct client_connection **connections, size_t *count, struct arena *arena,
+                            struct json_value root, struct error *error);
 
 #endif

@@ -2,7 +2,8 @@
 
 #include "proto/json_body.h"
 
-void query_consume_queue_begin(struct buffer *out, struct slice filter_data, int64_t max_queue_index, int64_t min_queue_index)
+void query_consume_queue_begin(struct buffer *out, struct slice filter_data, int64_t max_queue_index,
+                               int64_t min_queue_index)
 {
     struct json_writer writer;
     json_writer_init(&writer, out);

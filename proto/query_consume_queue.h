@@ -15,7 +15,8 @@ struct consume_queue_data {
 };
 
 /* filter_data: data NULL = left out. */
-void query_consume_queue_begin(struct buffer *out, struct slice filter_data, int64_t max_queue_index, int64_t min_queue_index);
+void query_consume_queue_begin(struct buffer *out, struct slice filter_data, int64_t max_queue_index,
+                               int64_t min_queue_index);
 void query_consume_queue_add(struct buffer *out, const struct consume_queue_data *data);
 /* subscription: NULL = left out. */
 void query_consume_queue_end(struct buffer *out, const struct subscription_data *subscription);

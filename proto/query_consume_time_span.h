@@ -1,6 +1,6 @@
 /* Store times of a group's queues, answer of QUERY_CONSUME_TIME_SPAN (303)
- * (org.apache.rocketmq.common.protocol.body.QueryConsumeTimeSpanBody, QueueTimeSpan). The ...Str members are derived from the numbers by
- * every reader and are not written.
+ * (org.apache.rocketmq.common.protocol.body.QueryConsumeTimeSpanBody, QueueTimeSpan). The ...Str members are derived
+ * from the numbers by every reader and are not written.
  */
 #ifndef LEDGERMQ_PROTO_QUERY_CONSUME_TIME_SPAN_H
 #define LEDGERMQ_PROTO_QUERY_CONSUME_TIME_SPAN_H

@@ -1,6 +1,7 @@
 /* Body of REGISTER_BROKER (103): the topics of a broker, as JSON or as a zlib stream of lines.
  *
- * Follows org.apache.rocketmq.common.protocol.body.RegisterBrokerBody 4.9.8 (spec: remoting.md 5.4); reads what 5.x brokers add.
+ * Follows org.apache.rocketmq.common.protocol.body.RegisterBrokerBody 4.9.8 (spec: remoting.md 5.4); reads what 5.x
+ * brokers add.
  */
 #ifndef LEDGERMQ_PROTO_REGISTER_BROKER_BODY_H
 #define LEDGERMQ_PROTO_REGISTER_BROKER_BODY_H
@@ -32,9 +33,10 @@ void register_broker_body_end(struct buffer *out);
 
 /* compressed: out->failed when zlib runs out of memory. */
 void register_broker_body_encode(const struct register_broker_body *body, bool compressed, struct buffer *out);
-/* ERROR_MALFORMED, ERROR_TOO_LARGE (inflated), or errors of json_body.h; then nothing is left to close. A body of a broker older than V3_0_11 is a
- * topic_config_serialize_wrapper instead; an absent body is the caller's business. */
-int register_broker_body_decode(struct register_broker_body *body, struct slice bytes, bool compressed, struct error *error);
+/* ERROR_MALFORMED, ERROR_TOO_LARGE (inflated), or errors of json_body.h; then nothing is left to close. A body of a
+ * broker older than V3_0_11 is a topic_config_serialize_wrapper instead; an absent body is the caller's business. */
+int register_broker_body_decode(struct register_broker_body *body, struct slice bytes, bool compressed,
+                                struct error *error);
 void register_broker_body_close(struct register_broker_body *body);
 
 #endif

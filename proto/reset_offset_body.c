@@ -48,7 +48,8 @@ static int read_list(struct reset_offset_body *body, struct json_value root, str
 {
     struct json_iterator iterator;
     struct json_value element;
-    int rv = json_body_array(&body->arena, root, "offsetTable", sizeof *body->offsets, &body->offsets, &iterator, error);
+    int rv =
+        json_body_array(&body->arena, root, "offsetTable", sizeof *body->offsets, &body->offsets, &iterator, error);
 
     while (rv == 0 && json_next_element(&iterator, &element)) {
         struct reset_offset *offset = &body->offsets[body->offset_count++];

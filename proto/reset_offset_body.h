@@ -1,7 +1,9 @@
-/* Offsets that a group is to go to: body of RESET_CONSUMER_CLIENT_OFFSET (220) and answer of INVOKE_BROKER_TO_RESET_OFFSET (222).
+/* Offsets that a group is to go to: body of RESET_CONSUMER_CLIENT_OFFSET (220) and answer of
+ * INVOKE_BROKER_TO_RESET_OFFSET (222).
  *
- * Follows org.apache.rocketmq.common.protocol.body.ResetOffsetBody and ResetOffsetBodyForC (spec: remoting.md 3.21). The list shape is for C++
- * consumers only, and no other client reads it: choose by the consumer's language. Answers to tools have the map shape.
+ * Follows org.apache.rocketmq.common.protocol.body.ResetOffsetBody and ResetOffsetBodyForC (spec: remoting.md 3.21).
+ * The list shape is for C++ consumers only, and no other client reads it: choose by the consumer's language. Answers to
+ * tools have the map shape.
  */
 #ifndef LEDGERMQ_PROTO_RESET_OFFSET_BODY_H
 #define LEDGERMQ_PROTO_RESET_OFFSET_BODY_H

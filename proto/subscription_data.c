@@ -55,7 +55,8 @@ static int split_tags(struct subscription_data *data, struct arena *arena, struc
     bool found = false;
     for (struct slice left = expression; left.size > 0; pieces++)
         found |= cut_piece(&left).size > 0;
-    /* Java's split gives no piece at all for "||": an error, while blanks between bars are a filter that nothing passes. */
+    /* Java's split gives no piece at all for "||": an error, while blanks between bars are a filter that nothing
+     * passes. */
     if (!found)
         return error_set(error, ERROR_INVALID, "subString split error");
     if (pieces > TAGS_MAX)
@@ -76,8 +77,8 @@ static int split_tags(struct subscription_data *data, struct arena *arena, struc
     return 0;
 }
 
-int subscription_data_build(struct subscription_data *data, struct arena *arena, struct slice topic, struct slice expression,
-                            struct slice expression_type, struct error *error)
+int subscription_data_build(struct subscription_data *data, struct arena *arena, struct slice topic,
+                            struct slice expression, struct slice expression_type, struct error *error)
 {
     *data = (struct subscription_data){0};
     if (expression_type.size == 0)
@@ -88,7 +89,8 @@ int subscription_data_build(struct subscription_data *data, struct arena *arena,
     if (is_tag && is_all(expression))
         expression = SLICE_LITERAL(SUBSCRIPTION_ALL);
     else if (expression.size == 0)
-        return error_set(error, ERROR_INVALID, "Expression can't be null! %.*s", (int)(expression_type.size < 64 ? expression_type.size : 64),
+        return error_set(error, ERROR_INVALID, "Expression can't be null! %.*s",
+                         (int)(expression_type.size < 64 ? expression_type.size : 64),
                          (const char *)expression_type.data);
     data->sub_string = arena_copy(arena, expression);
     if (arena->failed)
@@ -149,7 +151,8 @@ void subscription_data_encode(const struct subscription_data *data, struct buffe
     subscription_data_write(&writer, data);
 }
 
-static int read_codes(struct subscription_data *data, struct arena *arena, struct json_value object, struct error *error)
+static int read_codes(struct subscription_data *data, struct arena *arena, struct json_value object,
+                      struct error *error)
 {
     struct json_iterator iterator;
     struct json_value element;
@@ -179,7 +182,8 @@ static int complete_tags(struct subscription_data *data, struct arena *arena, st
     return 0;
 }
 
-int subscription_data_read(struct subscription_data *data, struct arena *arena, struct json_value object, struct error *error)
+int subscription_data_read(struct subscription_data *data, struct arena *arena, struct json_value object,
+                           struct error *error)
 {
     *data = (struct subscription_data){
         .expression_type = SLICE_LITERAL(EXPRESSION_TYPE_TAG),
@@ -211,7 +215,8 @@ int subscription_data_read(struct subscription_data *data, struct arena *arena, 
     return complete_tags(data, arena, error);
 }
 
-int subscription_data_decode(struct subscription_data *data, struct arena *arena, struct slice body, struct error *error)
+int subscription_data_decode(struct subscription_data *data, struct arena *arena, struct slice body,
+                             struct error *error)
 {
     struct json_document document;
     int rv = json_body_open(&document, NULL, body, error);

@@ -39,12 +39,13 @@ void subscription_group_config_encode(const struct subscription_group_config *co
     subscription_group_config_write(&writer, config);
 }
 
-int subscription_group_config_read(struct subscription_group_config *config, struct arena *arena, struct json_value object, struct slice name,
-                                   struct error *error)
+int subscription_group_config_read(struct subscription_group_config *config, struct arena *arena,
+                                   struct json_value object, struct slice name, struct error *error)
 {
     subscription_group_config_init(config, name);
     if (!json_is_object(object))
-        return error_set(error, ERROR_INVALID, "group %.*s is no object", (int)(name.size < 255 ? name.size : 255), (const char *)name.data);
+        return error_set(error, ERROR_INVALID, "group %.*s is no object", (int)(name.size < 255 ? name.size : 255),
+                         (const char *)name.data);
     int rv = json_body_text(arena, object, "groupName", &config->group_name, error);
     if (rv == 0)
         rv = json_read_bool(object, "consumeEnable", &config->consume_enable, error);
@@ -61,11 +62,13 @@ int subscription_group_config_read(struct subscription_group_config *config, str
     if (rv == 0)
         rv = json_read_i64(object, "whichBrokerWhenConsumeSlowly", &config->which_broker_when_consume_slowly, error);
     if (rv == 0)
-        rv = json_read_bool(object, "notifyConsumerIdsChangedEnable", &config->notify_consumer_ids_changed_enable, error);
+        rv = json_read_bool(object, "notifyConsumerIdsChangedEnable", &config->notify_consumer_ids_changed_enable,
+                            error);
     return rv;
 }
 
-int subscription_group_config_decode(struct subscription_group_config *config, struct arena *arena, struct slice body, struct error *error)
+int subscription_group_config_decode(struct subscription_group_config *config, struct arena *arena, struct slice body,
+                                     struct error *error)
 {
     struct json_document document;
     int rv = json_body_open(&document, NULL, body, error);

@@ -1,4 +1,5 @@
-/* Settings of one consumer group (org.apache.rocketmq.common.subscription.SubscriptionGroupConfig; spec: remoting.md 5.9). */
+/* Settings of one consumer group (org.apache.rocketmq.common.subscription.SubscriptionGroupConfig; spec:
+ * remoting.md 5.9). */
 #ifndef LEDGERMQ_PROTO_SUBSCRIPTION_GROUP_CONFIG_H
 #define LEDGERMQ_PROTO_SUBSCRIPTION_GROUP_CONFIG_H
 
@@ -24,15 +25,16 @@ struct subscription_group_config {
 /* What a group gets that nobody configured: all allowed, one retry queue, 16 retries. */
 void subscription_group_config_init(struct subscription_group_config *config, struct slice group_name);
 void subscription_group_config_encode(const struct subscription_group_config *config, struct buffer *out);
-/* Body of UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200). Absent members take the defaults. The name lives in arena (initialised by the caller).
- * ERROR_MISSING without groupName, or errors of json_body.h. */
-int subscription_group_config_decode(struct subscription_group_config *config, struct arena *arena, struct slice body, struct error *error);
+/* Body of UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200). Absent members take the defaults. The name lives in arena
+ * (initialised by the caller). ERROR_MISSING without groupName, or errors of json_body.h. */
+int subscription_group_config_decode(struct subscription_group_config *config, struct arena *arena, struct slice body,
+                                     struct error *error);
 
 /* The same as part of another body. */
 void subscription_group_config_write(struct json_writer *writer, const struct subscription_group_config *config);
 
 /* name is used where groupName is absent (the key of the table it stands in). */
-int subscription_group_config_read(struct subscription_group_config *config, struct arena *arena, struct json_value object, struct slice name,
-                                   struct error *error);
+int subscription_group_config_read(struct subscription_group_config *config, struct arena *arena,
+                                   struct json_value object, struct slice name, struct error *error);
 
 #endif

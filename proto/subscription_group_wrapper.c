@@ -41,19 +41,22 @@ static int read_members(struct subscription_group_wrapper *wrapper, struct json_
 
     int rv = data_version_read(&wrapper->version, json_get(object, "dataVersion"), error);
     if (rv == 0)
-        rv = json_body_map(&wrapper->arena, object, "subscriptionGroupTable", sizeof *wrapper->groups, &wrapper->groups, &iterator, error);
+        rv = json_body_map(&wrapper->arena, object, "subscriptionGroupTable", sizeof *wrapper->groups, &wrapper->groups,
+                           &iterator, error);
     while (rv == 0 && json_next_member(&iterator, &key, &value)) {
         struct slice name;
         if (json_is_null(value))
             continue;
         rv = json_body_copy(&wrapper->arena, key, "subscriptionGroupTable", &name, error);
         if (rv == 0)
-            rv = subscription_group_config_read(&wrapper->groups[wrapper->group_count++], &wrapper->arena, value, name, error);
+            rv = subscription_group_config_read(&wrapper->groups[wrapper->group_count++], &wrapper->arena, value, name,
+                                                error);
     }
     return rv;
 }
 
-int subscription_group_wrapper_decode(struct subscription_group_wrapper *wrapper, struct slice body, struct error *error)
+int subscription_group_wrapper_decode(struct subscription_group_wrapper *wrapper, struct slice body,
+                                      struct error *error)
 {
     struct json_document document;
 

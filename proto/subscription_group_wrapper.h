@@ -1,5 +1,6 @@
-/* All consumer groups of a broker with the version of the table (org.apache.rocketmq.common.protocol.body.SubscriptionGroupWrapper): answer of
- * GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201) and the text of config/subscriptionGroup.json.
+/* All consumer groups of a broker with the version of the table
+ * (org.apache.rocketmq.common.protocol.body.SubscriptionGroupWrapper): answer of GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201)
+ * and the text of config/subscriptionGroup.json.
  */
 #ifndef LEDGERMQ_PROTO_SUBSCRIPTION_GROUP_WRAPPER_H
 #define LEDGERMQ_PROTO_SUBSCRIPTION_GROUP_WRAPPER_H
@@ -22,7 +23,8 @@ void subscription_group_wrapper_end(struct buffer *out);
 
 void subscription_group_wrapper_encode(const struct subscription_group_wrapper *wrapper, struct buffer *out);
 /* Errors of json_body.h; then nothing is left to close. */
-int subscription_group_wrapper_decode(struct subscription_group_wrapper *wrapper, struct slice body, struct error *error);
+int subscription_group_wrapper_decode(struct subscription_group_wrapper *wrapper, struct slice body,
+                                      struct error *error);
 void subscription_group_wrapper_close(struct subscription_group_wrapper *wrapper);
 
 #endif

@@ -54,11 +54,13 @@ static int read_members(struct topic_config *config, struct arena *arena, struct
     return rv;
 }
 
-int topic_config_read(struct topic_config *config, struct arena *arena, struct json_value object, struct slice name, struct error *error)
+int topic_config_read(struct topic_config *config, struct arena *arena, struct json_value object, struct slice name,
+                      struct error *error)
 {
     topic_config_init(config, name);
     if (!json_is_object(object))
-        return error_set(error, ERROR_INVALID, "topic %.*s is no object", (int)(name.size < 255 ? name.size : 255), (const char *)name.data);
+        return error_set(error, ERROR_INVALID, "topic %.*s is no object", (int)(name.size < 255 ? name.size : 255),
+                         (const char *)name.data);
     int rv = read_members(config, arena, object, error);
     if (rv != 0)
         error_wrap(error, "topic %.*s", (int)(name.size < 255 ? name.size : 255), (const char *)name.data);

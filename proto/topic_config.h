@@ -28,7 +28,7 @@ struct topic_config {
     struct slice name; /* borrowed: from the arena of what was decoded, or from the owner of the table */
     int32_t read_queue_nums;
     int32_t write_queue_nums;
-    int32_t perm; /* enum perm bits */
+    int32_t perm;   /* enum perm bits */
     bool multi_tag; /* topicFilterType MULTI_TAG, else SINGLE_TAG */
     int32_t topic_sys_flag;
     bool order;
@@ -41,7 +41,9 @@ void topic_config_encode(const struct topic_config *config, struct buffer *out);
 /* The same as part of another body. */
 void topic_config_write(struct json_writer *writer, const struct topic_config *config);
 
-/* Absent members take the defaults; name is used where topicName is absent (the key of the table it stands in). Errors of json_body.h. */
-int topic_config_read(struct topic_config *config, struct arena *arena, struct json_value object, struct slice name, struct error *error);
+/* Absent members take the defaults; name is used where topicName is absent (the key of the table it stands in). Errors
+ * of json_body.h. */
+int topic_config_read(struct topic_config *config, struct arena *arena, struct json_value object, struct slice name,
+                      struct error *error);
 
 #endif

@@ -33,7 +33,8 @@ void topic_config_serialize_wrapper_encode(const struct topic_config_serialize_w
     topic_config_serialize_wrapper_end(out);
 }
 
-int topic_config_serialize_wrapper_read(struct topic_config_serialize_wrapper *wrapper, struct json_value object, struct error *error)
+int topic_config_serialize_wrapper_read(struct topic_config_serialize_wrapper *wrapper, struct json_value object,
+                                        struct error *error)
 {
     struct json_iterator iterator;
     struct json_value key;
@@ -41,7 +42,8 @@ int topic_config_serialize_wrapper_read(struct topic_config_serialize_wrapper *w
 
     int rv = data_version_read(&wrapper->version, json_get(object, "dataVersion"), error);
     if (rv == 0)
-        rv = json_body_map(&wrapper->arena, object, "topicConfigTable", sizeof *wrapper->topics, &wrapper->topics, &iterator, error);
+        rv = json_body_map(&wrapper->arena, object, "topicConfigTable", sizeof *wrapper->topics, &wrapper->topics,
+                           &iterator, error);
     while (rv == 0 && json_next_member(&iterator, &key, &value)) {
         struct slice name;
         if (json_is_null(value))
@@ -53,7 +55,8 @@ int topic_config_serialize_wrapper_read(struct topic_config_serialize_wrapper *w
     return rv;
 }
 
-int topic_config_serialize_wrapper_decode(struct topic_config_serialize_wrapper *wrapper, struct slice body, struct error *error)
+int topic_config_serialize_wrapper_decode(struct topic_config_serialize_wrapper *wrapper, struct slice body,
+                                          struct error *error)
 {
     struct json_document document;
 

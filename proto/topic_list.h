@@ -1,4 +1,5 @@
-/* A list of topic names (org.apache.rocketmq.common.protocol.body.TopicList): {"brokerAddr"?:"ip:port","topicList":["t"]}. */
+/* A list of topic names (org.apache.rocketmq.common.protocol.body.TopicList):
+ * {"brokerAddr"?:"ip:port","topicList":["t"]}. */
 #ifndef LEDGERMQ_PROTO_TOPIC_LIST_H
 #define LEDGERMQ_PROTO_TOPIC_LIST_H
 
@@ -7,7 +8,7 @@
 #include "proto/error.h"
 
 struct topic_list {
-    struct arena arena; /* of a decoded one */
+    struct arena arena;          /* of a decoded one */
     struct slice broker_address; /* data NULL when absent */
     struct slice *topics;
     size_t topic_count;

@@ -80,7 +80,8 @@ int broker_data_read(struct broker_data *broker, struct arena *arena, struct jso
     if (rv == 0)
         rv = json_body_required_text(arena, object, "brokerName", &broker->broker_name, error);
     if (rv == 0)
-        rv = json_body_map(arena, object, "brokerAddrs", sizeof *broker->addresses, &broker->addresses, &iterator, error);
+        rv = json_body_map(arena, object, "brokerAddrs", sizeof *broker->addresses, &broker->addresses, &iterator,
+                           error);
     while (rv == 0 && json_next_member(&iterator, &key, &value)) {
         struct broker_address *address = &broker->addresses[broker->address_count];
         if (json_is_null(value))
@@ -119,12 +120,14 @@ static int read_members(struct topic_route_data *route, struct json_value root, 
 
     int rv = json_body_text(&route->arena, root, "orderTopicConf", &route->order_topic_conf, error);
     if (rv == 0)
-        rv = json_body_array(&route->arena, root, "brokerDatas", sizeof *route->brokers, &route->brokers, &iterator, error);
+        rv = json_body_array(&route->arena, root, "brokerDatas", sizeof *route->brokers, &route->brokers, &iterator,
+                             error);
     while (rv == 0 && json_next_element(&iterator, &element))
         if (!json_is_null(element))
             rv = broker_data_read(&route->brokers[route->broker_count++], &route->arena, element, error);
     if (rv == 0)
-        rv = json_body_array(&route->arena, root, "queueDatas", sizeof *route->queues, &route->queues, &iterator, error);
+        rv =
+            json_body_array(&route->arena, root, "queueDatas", sizeof *route->queues, &route->queues, &iterator, error);
     while (rv == 0 && json_next_element(&iterator, &element))
         if (!json_is_null(element))
             rv = read_queue(&route->queues[route->queue_count++], &route->arena, element, error);

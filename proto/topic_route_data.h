@@ -33,7 +33,7 @@ struct queue_data {
 };
 
 struct topic_route_data {
-    struct arena arena; /* of a decoded one */
+    struct arena arena;            /* of a decoded one */
     struct slice order_topic_conf; /* data NULL when absent */
     struct broker_data *brokers;
     size_t broker_count;
@@ -41,7 +41,8 @@ struct topic_route_data {
     size_t queue_count;
 };
 
-/* {"brokerAddrs":{...},"brokerName":"b","cluster":"c"}, in the one line that Go's parser needs. quoted_ids: {"0":...} instead of {0:...}. */
+/* {"brokerAddrs":{...},"brokerName":"b","cluster":"c"}, in the one line that Go's parser needs. quoted_ids: {"0":...}
+ * instead of {0:...}. */
 void broker_data_encode(const struct broker_data *broker, bool quoted_ids, struct buffer *out);
 void queue_data_encode(const struct queue_data *queue, struct buffer *out);
 

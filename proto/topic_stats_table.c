@@ -23,7 +23,8 @@ void topic_stats_table_end(struct buffer *out)
     buffer_append_text(out, "}}");
 }
 
-static int read_offset(struct topic_offset *offset, struct arena *arena, struct json_value key, struct json_value value, struct error *error)
+static int read_offset(struct topic_offset *offset, struct arena *arena, struct json_value key, struct json_value value,
+                       struct error *error)
 {
     int rv = json_body_queue_key(arena, key, &offset->queue, error);
     if (rv == 0)
@@ -46,7 +47,8 @@ int topic_stats_table_decode(struct topic_stats_table *table, struct slice body,
     int rv = json_body_open(&document, &table->arena, body, error);
     if (rv != 0)
         return rv;
-    rv = json_body_map(&table->arena, json_root(&document), "offsetTable", sizeof *table->offsets, &table->offsets, &iterator, error);
+    rv = json_body_map(&table->arena, json_root(&document), "offsetTable", sizeof *table->offsets, &table->offsets,
+                       &iterator, error);
     while (rv == 0 && json_next_member(&iterator, &key, &value))
         if (!json_is_null(value))
             rv = read_offset(&table->offsets[table->offset_count++], &table->arena, key, value, error);

@@ -1,4 +1,5 @@
-/* Offsets of each queue of a topic, answer of GET_TOPIC_STATS_INFO (202) (org.apache.rocketmq.common.admin.TopicStatsTable, TopicOffset). */
+/* Offsets of each queue of a topic, answer of GET_TOPIC_STATS_INFO (202)
+ * (org.apache.rocketmq.common.admin.TopicStatsTable, TopicOffset). */
 #ifndef LEDGERMQ_PROTO_TOPIC_STATS_TABLE_H
 #define LEDGERMQ_PROTO_TOPIC_STATS_TABLE_H
 

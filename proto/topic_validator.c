@@ -3,16 +3,26 @@
 #include "proto/message.h"
 
 static const char *const system_topics[] = {
-    TOPIC_AUTO_CREATE,   TOPIC_SCHEDULE,
-    TOPIC_BENCHMARK,     TOPIC_TRANS_HALF,
-    TOPIC_TRACE,         TOPIC_TRANS_OP_HALF,
-    TOPIC_TRANS_CHECK_MAX_TIME, TOPIC_SELF_TEST,
-    TOPIC_OFFSET_MOVED_EVENT, NULL,
+    TOPIC_AUTO_CREATE,
+    TOPIC_SCHEDULE,
+    TOPIC_BENCHMARK,
+    TOPIC_TRANS_HALF,
+    TOPIC_TRACE,
+    TOPIC_TRANS_OP_HALF,
+    TOPIC_TRANS_CHECK_MAX_TIME,
+    TOPIC_SELF_TEST,
+    TOPIC_OFFSET_MOVED_EVENT,
+    NULL,
 };
 
 static const char *const no_send_topics[] = {
-    TOPIC_SCHEDULE,  TOPIC_TRANS_HALF,         TOPIC_TRANS_OP_HALF, TOPIC_TRANS_CHECK_MAX_TIME,
-    TOPIC_SELF_TEST, TOPIC_OFFSET_MOVED_EVENT, NULL,
+    TOPIC_SCHEDULE,
+    TOPIC_TRANS_HALF,
+    TOPIC_TRANS_OP_HALF,
+    TOPIC_TRANS_CHECK_MAX_TIME,
+    TOPIC_SELF_TEST,
+    TOPIC_OFFSET_MOVED_EVENT,
+    NULL,
 };
 
 static bool is_one_of(struct slice name, const char *const *list)
@@ -66,7 +76,8 @@ int group_validate(struct slice group, struct error *error)
         return error_set(error, ERROR_INVALID,
                          "the specified group contains illegal characters, allowing only ^[%%|a-zA-Z0-9_-]+$");
     if (group.size > GROUP_NAME_MAX)
-        return error_set(error, ERROR_INVALID, "the specified group is longer than group max length %u", GROUP_NAME_MAX);
+        return error_set(error, ERROR_INVALID, "the specified group is longer than group max length %u",
+                         GROUP_NAME_MAX);
     return 0;
 }
 

@@ -1,7 +1,8 @@
 /* Which topic names are legal, which belong to the system, and to which no client may send.
  *
- * Follows org.apache.rocketmq.common.topic.TopicValidator 4.9.8 (spec: remoting.md 7.9, 7.10). The topics named like the cluster, the
- * broker and the reply topic are the system's too, but only the broker knows those names: it asks for them itself.
+ * Follows org.apache.rocketmq.common.topic.TopicValidator 4.9.8 (spec: remoting.md 7.9, 7.10). The topics named like
+ * the cluster, the broker and the reply topic are the system's too, but only the broker knows those names: it asks for
+ * them itself.
  */
 #ifndef LEDGERMQ_PROTO_TOPIC_VALIDATOR_H
 #define LEDGERMQ_PROTO_TOPIC_VALIDATOR_H

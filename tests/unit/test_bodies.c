@@ -1,4 +1,5 @@
-/* The smaller bodies, with the texts of remoting.md 3.14, 3.17, 3.21 and 5.7 to 5.14: what is written is read again and written alike. */
+/* The smaller bodies, with the texts of remoting.md 3.14, 3.17, 3.21 and 5.7 to 5.14: what is written is read again and
+ * written alike. */
 #include <check.h>
 #include <stdlib.h>
 
@@ -23,7 +24,8 @@
 #include "proto/topic_list.h"
 #include "proto/topic_stats_table.h"
 
-#define assert_slice(slice, text) ck_assert_msg(slice_equal_text(slice, text), "is '%.*s'", (int)(slice).size, (const char *)(slice).data)
+#define assert_slice(slice, text)                                                                                      \
+    ck_assert_msg(slice_equal_text(slice, text), "is '%.*s'", (int)(slice).size, (const char *)(slice).data)
 #define assert_out(text) assert_slice(buffer_slice(&out), text)
 #define assert_ok(call) ck_assert_msg((call) == 0, "%s", error.message)
 
@@ -141,7 +143,8 @@ START_TEST(data_versions)
     struct data_version version;
     assert_ok(data_version_decode(&version, SLICE_LITERAL("{\"counter\":3,\"timestamp\":1700000000000}"), &error));
     ck_assert(data_version_equal(&version, &(struct data_version){1700000000000, 3, 0}));
-    assert_ok(data_version_decode(&version, SLICE_LITERAL("{\"counter\":\"3\",\"stateVersion\":4,\"timestamp\":5}"), &error));
+    assert_ok(
+        data_version_decode(&version, SLICE_LITERAL("{\"counter\":\"3\",\"stateVersion\":4,\"timestamp\":5}"), &error));
     ck_assert(data_version_equal(&version, &(struct data_version){5, 3, 4}));
     ck_assert(!data_version_equal(&version, &(struct data_version){5, 3, 0}));
     data_version_encode(&version, &out);
@@ -152,10 +155,11 @@ END_TEST
 
 START_TEST(subscription_groups)
 {
-    static const char text[] =
-        "{\"dataVersion\":{\"counter\":1,\"timestamp\":2},\"subscriptionGroupTable\":{\"g\":{\"brokerId\":0,\"consumeBroadcastEnable\":true,"
-        "\"consumeEnable\":true,\"consumeFromMinEnable\":true,\"groupName\":\"g\",\"notifyConsumerIdsChangedEnable\":true,\"retryMaxTimes\":16,"
-        "\"retryQueueNums\":1,\"whichBrokerWhenConsumeSlowly\":1}}}";
+    static const char text[] = "{\"dataVersion\":{\"counter\":1,\"timestamp\":2},\"subscriptionGroupTable\":{\"g\":{"
+                               "\"brokerId\":0,\"consumeBroadcastEnable\":true,"
+                               "\"consumeEnable\":true,\"consumeFromMinEnable\":true,\"groupName\":\"g\","
+                               "\"notifyConsumerIdsChangedEnable\":true,\"retryMaxTimes\":16,"
+                               "\"retryQueueNums\":1,\"whichBrokerWhenConsumeSlowly\":1}}}";
     struct subscription_group_wrapper wrapper;
     struct subscription_group_config config;
 
@@ -171,25 +175,31 @@ START_TEST(subscription_groups)
     assert_out(text);
     subscription_group_wrapper_close(&wrapper);
 
-    assert_ok(subscription_group_config_decode(&config, &arena, SLICE_LITERAL("{\"groupName\":\"h\",\"consumeBroadcastEnable\":false,\"retryMaxTimes\":3,"
-                                                                              "\"groupRetryPolicy\":{\"type\":\"CUSTOMIZED\"},\"attributes\":{}}"),
-                                               &error));
+    assert_ok(subscription_group_config_decode(
+        &config, &arena,
+        SLICE_LITERAL("{\"groupName\":\"h\",\"consumeBroadcastEnable\":false,\"retryMaxTimes\":3,"
+                      "\"groupRetryPolicy\":{\"type\":\"CUSTOMIZED\"},\"attributes\":{}}"),
+        &error));
     assert_slice(config.group_name, "h");
     ck_assert(!config.consume_broadcast_enable);
     ck_assert(config.consume_enable && config.consume_from_min_enable && config.notify_consumer_ids_changed_enable);
     ck_assert_int_eq(config.retry_max_times, 3);
     ck_assert_int_eq(config.retry_queue_nums, 1);
     ck_assert_int_eq(config.which_broker_when_consume_slowly, 1);
-    ck_assert_int_eq(subscription_group_config_decode(&config, &arena, SLICE_LITERAL("{\"retryMaxTimes\":3}"), &error), ERROR_MISSING);
-    ck_assert_int_eq(subscription_group_config_decode(&config, &arena, SLICE_LITERAL("{\"groupName\":\"h\",\"retryMaxTimes\":\"x\"}"), &error), ERROR_INVALID);
+    ck_assert_int_eq(subscription_group_config_decode(&config, &arena, SLICE_LITERAL("{\"retryMaxTimes\":3}"), &error),
+                     ERROR_MISSING);
+    ck_assert_int_eq(subscription_group_config_decode(
+                         &config, &arena, SLICE_LITERAL("{\"groupName\":\"h\",\"retryMaxTimes\":\"x\"}"), &error),
+                     ERROR_INVALID);
     ck_assert_ptr_nonnull(strstr(error.message, "retryMaxTimes"));
 }
 END_TEST
 
 START_TEST(lock_batches)
 {
-    static const char text[] = "{\"clientId\":\"c\",\"consumerGroup\":\"g\",\"mqSet\":[{\"brokerName\":\"b\",\"queueId\":0,\"topic\":\"T\"},"
-                               "{\"brokerName\":\"b\",\"queueId\":1,\"topic\":\"T\"}]}";
+    static const char text[] =
+        "{\"clientId\":\"c\",\"consumerGroup\":\"g\",\"mqSet\":[{\"brokerName\":\"b\",\"queueId\":0,\"topic\":\"T\"},"
+        "{\"brokerName\":\"b\",\"queueId\":1,\"topic\":\"T\"}]}";
     struct lock_batch_request request;
     struct lock_batch_response response;
 
@@ -201,18 +211,23 @@ START_TEST(lock_batches)
     lock_batch_request_encode(&request, &out);
     assert_out(text);
     lock_batch_request_close(&request);
-    assert_ok(lock_batch_request_decode(&request, SLICE_LITERAL("{\"clientId\":\"c\",\"consumerGroup\":\"g\",\"mqSet\":null,\"onlyThisBroker\":false}"), &error));
+    assert_ok(lock_batch_request_decode(
+        &request, SLICE_LITERAL("{\"clientId\":\"c\",\"consumerGroup\":\"g\",\"mqSet\":null,\"onlyThisBroker\":false}"),
+        &error));
     ck_assert_uint_eq(request.queue_count, 0);
     lock_batch_request_close(&request);
     ck_assert_int_eq(lock_batch_request_decode(&request, SLICE_LITERAL("{\"clientId\":\"c\"}"), &error), ERROR_MISSING);
-    ck_assert_int_eq(lock_batch_request_decode(&request, SLICE_LITERAL("{\"clientId\":\"c\",\"consumerGroup\":\"g\",\"mqSet\":[1]}"), &error), ERROR_INVALID);
+    ck_assert_int_eq(lock_batch_request_decode(
+                         &request, SLICE_LITERAL("{\"clientId\":\"c\",\"consumerGroup\":\"g\",\"mqSet\":[1]}"), &error),
+                     ERROR_INVALID);
 
     buffer_clear(&out);
     lock_batch_response_begin(&out);
     lock_batch_response_add(&out, &queue);
     lock_batch_response_add(&out, &next_queue);
     lock_batch_response_end(&out);
-    assert_out("{\"lockOKMQSet\":[{\"brokerName\":\"b\",\"queueId\":0,\"topic\":\"T\"},{\"brokerName\":\"b\",\"queueId\":1,\"topic\":\"T\"}]}");
+    assert_out("{\"lockOKMQSet\":[{\"brokerName\":\"b\",\"queueId\":0,\"topic\":\"T\"},{\"brokerName\":\"b\","
+               "\"queueId\":1,\"topic\":\"T\"}]}");
     assert_ok(lock_batch_response_decode(&response, buffer_slice(&out), &error));
     ck_assert_uint_eq(response.queue_count, 2);
     assert_queue(&response.queues[0], 0);
@@ -230,8 +245,10 @@ START_TEST(topic_stats)
     topic_stats_table_add(&out, &(struct topic_offset){queue, 0, 10, 1700000000000});
     topic_stats_table_add(&out, &(struct topic_offset){next_queue, 1, 2, 0});
     topic_stats_table_end(&out);
-    assert_out("{\"offsetTable\":{{\"brokerName\":\"b\",\"queueId\":0,\"topic\":\"T\"}:{\"lastUpdateTimestamp\":1700000000000,\"maxOffset\":10,"
-               "\"minOffset\":0},{\"brokerName\":\"b\",\"queueId\":1,\"topic\":\"T\"}:{\"lastUpdateTimestamp\":0,\"maxOffset\":2,\"minOffset\":1}}}");
+    assert_out("{\"offsetTable\":{{\"brokerName\":\"b\",\"queueId\":0,\"topic\":\"T\"}:{\"lastUpdateTimestamp\":"
+               "1700000000000,\"maxOffset\":10,"
+               "\"minOffset\":0},{\"brokerName\":\"b\",\"queueId\":1,\"topic\":\"T\"}:{\"lastUpdateTimestamp\":0,"
+               "\"maxOffset\":2,\"minOffset\":1}}}");
     assert_ok(topic_stats_table_decode(&table, buffer_slice(&out), &error));
     ck_assert_uint_eq(table.offset_count, 2);
     assert_queue(&table.offsets[1].queue, 1);
@@ -240,14 +257,16 @@ START_TEST(topic_stats)
     ck_assert_int_eq(table.offsets[0].last_update_timestamp_ms, 1700000000000);
     topic_stats_table_close(&table);
     /* The key may also be a string that holds the object. */
-    assert_ok(topic_stats_table_decode(&table,
-                                       SLICE_LITERAL("{\"offsetTable\":{\"{\\\"brokerName\\\":\\\"b\\\",\\\"queueId\\\":7,\\\"topic\\\":\\\"T\\\"}\":"
-                                                     "{\"maxOffset\":3}},\"topicPutTps\":1.5}"),
-                                       &error));
+    assert_ok(topic_stats_table_decode(
+        &table,
+        SLICE_LITERAL("{\"offsetTable\":{\"{\\\"brokerName\\\":\\\"b\\\",\\\"queueId\\\":7,\\\"topic\\\":\\\"T\\\"}\":"
+                      "{\"maxOffset\":3}},\"topicPutTps\":1.5}"),
+        &error));
     assert_queue(&table.offsets[0].queue, 7);
     ck_assert_int_eq(table.offsets[0].max_offset, 3);
     topic_stats_table_close(&table);
-    ck_assert_int_eq(topic_stats_table_decode(&table, SLICE_LITERAL("{\"offsetTable\":{\"no queue\":{}}}"), &error), ERROR_MALFORMED);
+    ck_assert_int_eq(topic_stats_table_decode(&table, SLICE_LITERAL("{\"offsetTable\":{\"no queue\":{}}}"), &error),
+                     ERROR_MALFORMED);
     ck_assert_int_ne(topic_stats_table_decode(&table, SLICE_LITERAL("{\"offsetTable\":{5:{}}}"), &error), 0);
 }
 END_TEST
@@ -258,7 +277,8 @@ START_TEST(consume_statistics)
     consume_stats_begin(&out, 0);
     consume_stats_add(&out, &(struct consume_offset){queue, 10, 8, 1700000000000});
     consume_stats_end(&out);
-    assert_out("{\"consumeTps\":0.0,\"offsetTable\":{{\"brokerName\":\"b\",\"queueId\":0,\"topic\":\"T\"}:{\"brokerOffset\":10,\"consumerOffset\":8,"
+    assert_out("{\"consumeTps\":0.0,\"offsetTable\":{{\"brokerName\":\"b\",\"queueId\":0,\"topic\":\"T\"}:{"
+               "\"brokerOffset\":10,\"consumerOffset\":8,"
                "\"lastTimestamp\":1700000000000}}}");
     assert_ok(consume_stats_decode(&stats, buffer_slice(&out), &error));
     ck_assert_uint_eq(stats.offset_count, 1);
@@ -280,11 +300,14 @@ END_TEST
 
 START_TEST(connections)
 {
-    static const char consumers[] =
-        "{\"connectionSet\":[{\"clientAddr\":\"10.0.0.1:5\",\"clientId\":\"c\",\"language\":\"JAVA\",\"version\":409}],\"consumeFromWhere\":"
-        "\"CONSUME_FROM_LAST_OFFSET\",\"consumeType\":\"CONSUME_PASSIVELY\",\"messageModel\":\"CLUSTERING\",\"subscriptionTable\":{\"T\":{"
-        "\"classFilterMode\":false,\"codeSet\":[],\"expressionType\":\"TAG\",\"subString\":\"*\",\"subVersion\":7,\"tagsSet\":[],\"topic\":\"T\"}}}";
-    static const char producers[] = "{\"connectionSet\":[{\"clientAddr\":\"10.0.0.1:5\",\"clientId\":\"c\",\"language\":\"GO\",\"version\":317}]}";
+    static const char consumers[] = "{\"connectionSet\":[{\"clientAddr\":\"10.0.0.1:5\",\"clientId\":\"c\","
+                                    "\"language\":\"JAVA\",\"version\":409}],\"consumeFromWhere\":"
+                                    "\"CONSUME_FROM_LAST_OFFSET\",\"consumeType\":\"CONSUME_PASSIVELY\","
+                                    "\"messageModel\":\"CLUSTERING\",\"subscriptionTable\":{\"T\":{"
+                                    "\"classFilterMode\":false,\"codeSet\":[],\"expressionType\":\"TAG\",\"subString\":"
+                                    "\"*\",\"subVersion\":7,\"tagsSet\":[],\"topic\":\"T\"}}}";
+    static const char producers[] =
+        "{\"connectionSet\":[{\"clientAddr\":\"10.0.0.1:5\",\"clientId\":\"c\",\"language\":\"GO\",\"version\":317}]}";
     struct consumer_connection consumer;
     struct producer_connection producer;
 
@@ -297,7 +320,8 @@ START_TEST(connections)
     consumer_connection_encode(&consumer, &out);
     assert_out(consumers);
     consumer_connection_close(&consumer);
-    ck_assert_int_eq(consumer_connection_decode(&consumer, SLICE_LITERAL("{\"messageModel\":\"NEW\"}"), &error), ERROR_INVALID);
+    ck_assert_int_eq(consumer_connection_decode(&consumer, SLICE_LITERAL("{\"messageModel\":\"NEW\"}"), &error),
+                     ERROR_INVALID);
 
     assert_ok(producer_connection_decode(&producer, slice_of_text(producers), &error));
     ck_assert_uint_eq(producer.connection_count, 1);
@@ -307,7 +331,8 @@ START_TEST(connections)
     assert_out(producers);
     producer_connection_close(&producer);
 
-    struct producer_info info = {SLICE_LITERAL("c"), SLICE_LITERAL("/10.0.0.1:5"), SLICE_LITERAL("JAVA"), 409, 1700000000000};
+    struct producer_info info = {SLICE_LITERAL("c"), SLICE_LITERAL("/10.0.0.1:5"), SLICE_LITERAL("JAVA"), 409,
+                                 1700000000000};
     buffer_clear(&out);
     producer_table_info_begin(&out);
     producer_table_info_group_begin(&out, SLICE_LITERAL("p"));
@@ -317,8 +342,10 @@ START_TEST(connections)
     producer_table_info_group_begin(&out, SLICE_LITERAL("q"));
     producer_table_info_group_end(&out);
     producer_table_info_end(&out);
-    assert_out("{\"data\":{\"p\":[{\"clientId\":\"c\",\"language\":\"JAVA\",\"lastUpdateTimestamp\":1700000000000,\"remoteIP\":\"/10.0.0.1:5\","
-               "\"version\":409},{\"clientId\":\"c\",\"language\":\"JAVA\",\"lastUpdateTimestamp\":1700000000000,\"remoteIP\":\"/10.0.0.1:5\","
+    assert_out("{\"data\":{\"p\":[{\"clientId\":\"c\",\"language\":\"JAVA\",\"lastUpdateTimestamp\":1700000000000,"
+               "\"remoteIP\":\"/10.0.0.1:5\","
+               "\"version\":409},{\"clientId\":\"c\",\"language\":\"JAVA\",\"lastUpdateTimestamp\":1700000000000,"
+               "\"remoteIP\":\"/10.0.0.1:5\","
                "\"version\":409}],\"q\":[]}}");
 }
 END_TEST
@@ -348,14 +375,22 @@ START_TEST(consumer_offsets)
     consumer_offset_serialize_wrapper_close(&wrapper);
     /* Pretty-printed with quoted keys, as a file may be. */
     assert_ok(consumer_offset_serialize_wrapper_decode(
-        &wrapper, SLICE_LITERAL("{\n\t\"offsetTable\":{\n\t\t\"T@G\":{\"3\":9\n\t\t},\"odd\":{\"0\":1},\"N@N\":null\n\t}\n}"), &error));
+        &wrapper,
+        SLICE_LITERAL("{\n\t\"offsetTable\":{\n\t\t\"T@G\":{\"3\":9\n\t\t},\"odd\":{\"0\":1},\"N@N\":null\n\t}\n}"),
+        &error));
     ck_assert_uint_eq(wrapper.offset_count, 1);
     ck_assert_int_eq(wrapper.offsets[0].queue_id, 3);
     ck_assert_int_eq(wrapper.offsets[0].offset, 9);
     consumer_offset_serialize_wrapper_close(&wrapper);
-    ck_assert_int_eq(consumer_offset_serialize_wrapper_decode(&wrapper, SLICE_LITERAL("{\"offsetTable\":{\"T@G\":{\"x\":1}}}"), &error), ERROR_INVALID);
-    ck_assert_int_eq(consumer_offset_serialize_wrapper_decode(&wrapper, SLICE_LITERAL("{\"offsetTable\":{\"T@G\":{-1:1}}}"), &error), ERROR_INVALID);
-    ck_assert_int_eq(consumer_offset_serialize_wrapper_decode(&wrapper, SLICE_LITERAL("{\"offsetTable\":{\"T@G\":[1]}}"), &error), ERROR_INVALID);
+    ck_assert_int_eq(consumer_offset_serialize_wrapper_decode(
+                         &wrapper, SLICE_LITERAL("{\"offsetTable\":{\"T@G\":{\"x\":1}}}"), &error),
+                     ERROR_INVALID);
+    ck_assert_int_eq(
+        consumer_offset_serialize_wrapper_decode(&wrapper, SLICE_LITERAL("{\"offsetTable\":{\"T@G\":{-1:1}}}"), &error),
+        ERROR_INVALID);
+    ck_assert_int_eq(
+        consumer_offset_serialize_wrapper_decode(&wrapper, SLICE_LITERAL("{\"offsetTable\":{\"T@G\":[1]}}"), &error),
+        ERROR_INVALID);
 }
 END_TEST
 
@@ -380,7 +415,8 @@ START_TEST(time_spans)
     query_consume_time_span_begin(&out);
     query_consume_time_span_add(&out, &(struct queue_time_span){queue, 1, 3, 2, 4});
     query_consume_time_span_end(&out);
-    assert_out("{\"consumeTimeSpanSet\":[{\"consumeTimeStamp\":2,\"delayTime\":4,\"maxTimeStamp\":3,\"messageQueue\":{\"brokerName\":\"b\",\"queueId\":0,"
+    assert_out("{\"consumeTimeSpanSet\":[{\"consumeTimeStamp\":2,\"delayTime\":4,\"maxTimeStamp\":3,\"messageQueue\":{"
+               "\"brokerName\":\"b\",\"queueId\":0,"
                "\"topic\":\"T\"},\"minTimeStamp\":1}]}");
 }
 END_TEST
@@ -390,23 +426,29 @@ START_TEST(consume_queue_units)
     struct subscription_data subscription;
     query_consume_queue_begin(&out, (struct slice){0}, 10, 0);
     query_consume_queue_add(&out, &(struct consume_queue_data){.physic_size = 182, .tags_code = 2598919});
-    query_consume_queue_add(&out, &(struct consume_queue_data){.physic_offset = 182, .physic_size = 1, .eval = true, .msg = SLICE_LITERAL("m")});
+    query_consume_queue_add(&out, &(struct consume_queue_data){
+                                      .physic_offset = 182, .physic_size = 1, .eval = true, .msg = SLICE_LITERAL("m")});
     query_consume_queue_end(&out, NULL);
-    assert_out("{\"maxQueueIndex\":10,\"minQueueIndex\":0,\"queueData\":[{\"eval\":false,\"physicOffset\":0,\"physicSize\":182,\"tagsCode\":2598919},"
+    assert_out("{\"maxQueueIndex\":10,\"minQueueIndex\":0,\"queueData\":[{\"eval\":false,\"physicOffset\":0,"
+               "\"physicSize\":182,\"tagsCode\":2598919},"
                "{\"eval\":true,\"msg\":\"m\",\"physicOffset\":182,\"physicSize\":1,\"tagsCode\":0}]}");
     buffer_clear(&out);
-    assert_ok(subscription_data_build(&subscription, &arena, SLICE_LITERAL("T"), SLICE_LITERAL("*"), (struct slice){0}, &error));
+    assert_ok(subscription_data_build(&subscription, &arena, SLICE_LITERAL("T"), SLICE_LITERAL("*"), (struct slice){0},
+                                      &error));
     query_consume_queue_begin(&out, SLICE_LITERAL("f"), 10, 0);
     query_consume_queue_end(&out, &subscription);
-    assert_out("{\"filterData\":\"f\",\"maxQueueIndex\":10,\"minQueueIndex\":0,\"queueData\":[],\"subscriptionData\":{\"classFilterMode\":false,"
-               "\"codeSet\":[],\"expressionType\":\"TAG\",\"subString\":\"*\",\"subVersion\":0,\"tagsSet\":[],\"topic\":\"T\"}}");
+    assert_out("{\"filterData\":\"f\",\"maxQueueIndex\":10,\"minQueueIndex\":0,\"queueData\":[],\"subscriptionData\":{"
+               "\"classFilterMode\":false,"
+               "\"codeSet\":[],\"expressionType\":\"TAG\",\"subString\":\"*\",\"subVersion\":0,\"tagsSet\":[],"
+               "\"topic\":\"T\"}}");
 }
 END_TEST
 
 START_TEST(broker_statistics)
 {
-    static const char text[] = "{\"statsDay\":{\"avgpt\":1.0,\"sum\":10,\"tps\":0.1},\"statsHour\":{\"avgpt\":0.0,\"sum\":0,\"tps\":0.0},"
-                               "\"statsMinute\":{\"avgpt\":0.0,\"sum\":1,\"tps\":0.0}}";
+    static const char text[] =
+        "{\"statsDay\":{\"avgpt\":1.0,\"sum\":10,\"tps\":0.1},\"statsHour\":{\"avgpt\":0.0,\"sum\":0,\"tps\":0.0},"
+        "\"statsMinute\":{\"avgpt\":0.0,\"sum\":1,\"tps\":0.0}}";
     struct broker_stats_data data;
     broker_stats_data_encode(&(struct broker_stats_data){.day = {10, 0.1, 1.0}, .minute = {.sum = 1}}, &out);
     assert_out(text);
@@ -414,13 +456,15 @@ START_TEST(broker_statistics)
     ck_assert_int_eq(data.day.sum, 10);
     ck_assert_double_eq(data.day.tps, 0.1);
     ck_assert_int_eq(data.minute.sum, 1);
-    ck_assert_int_eq(broker_stats_data_decode(&data, SLICE_LITERAL("{\"statsDay\":{\"tps\":[]}}"), &error), ERROR_INVALID);
+    ck_assert_int_eq(broker_stats_data_decode(&data, SLICE_LITERAL("{\"statsDay\":{\"tps\":[]}}"), &error),
+                     ERROR_INVALID);
 }
 END_TEST
 
 START_TEST(moved_offsets)
 {
-    static const char text[] = "{\"consumerGroup\":\"g\",\"messageQueue\":{\"brokerName\":\"b\",\"queueId\":1,\"topic\":\"T\"},\"offsetNew\":0,\"offsetRequest\":5}";
+    static const char text[] = "{\"consumerGroup\":\"g\",\"messageQueue\":{\"brokerName\":\"b\",\"queueId\":1,"
+                               "\"topic\":\"T\"},\"offsetNew\":0,\"offsetRequest\":5}";
     struct offset_moved_event event;
     assert_ok(offset_moved_event_decode(&event, &arena, slice_of_text(text), &error));
     assert_slice(event.consumer_group, "g");
@@ -433,10 +477,11 @@ END_TEST
 
 START_TEST(reset_offsets)
 {
-    static const char *const texts[] = {"{\"offsetTable\":{{\"brokerName\":\"b\",\"queueId\":0,\"topic\":\"T\"}:5,"
-                                        "{\"brokerName\":\"b\",\"queueId\":1,\"topic\":\"T\"}:-1}}",
-                                        "{\"offsetTable\":[{\"brokerName\":\"b\",\"offset\":5,\"queueId\":0,\"topic\":\"T\"},"
-                                        "{\"brokerName\":\"b\",\"offset\":-1,\"queueId\":1,\"topic\":\"T\"}]}"};
+    static const char *const texts[] = {
+        "{\"offsetTable\":{{\"brokerName\":\"b\",\"queueId\":0,\"topic\":\"T\"}:5,"
+        "{\"brokerName\":\"b\",\"queueId\":1,\"topic\":\"T\"}:-1}}",
+        "{\"offsetTable\":[{\"brokerName\":\"b\",\"offset\":5,\"queueId\":0,\"topic\":\"T\"},"
+        "{\"brokerName\":\"b\",\"offset\":-1,\"queueId\":1,\"topic\":\"T\"}]}"};
     enum reset_offset_shape shape = _i == 0 ? RESET_OFFSET_MAP : RESET_OFFSET_LIST;
     struct reset_offset_body body;
     reset_offset_body_begin(&out, shape);
@@ -451,18 +496,22 @@ START_TEST(reset_offsets)
     ck_assert_int_eq(body.offsets[1].offset, -1);
     reset_offset_body_close(&body);
     ck_assert_int_eq(reset_offset_body_decode(&body, SLICE_LITERAL("{\"offsetTable\":[5]}"), &error), ERROR_INVALID);
-    ck_assert_int_eq(reset_offset_body_decode(&body, SLICE_LITERAL("{\"offsetTable\":{{\"queueId\":0}:\"x\"}}"), &error), ERROR_INVALID);
+    ck_assert_int_eq(
+        reset_offset_body_decode(&body, SLICE_LITERAL("{\"offsetTable\":{{\"queueId\":0}:\"x\"}}"), &error),
+        ERROR_INVALID);
 }
 END_TEST
 
 START_TEST(client_checks)
 {
     struct check_client_config config;
-    assert_ok(check_client_config_decode(&config,
-                                         SLICE_LITERAL("{\"clientId\":\"c\",\"group\":\"g\",\"namespace\":\"n\",\"subscriptionData\":{\"classFilterMode\":false,"
-                                                       "\"codeSet\":[],\"expressionType\":\"SQL92\",\"subString\":\"a > 1\",\"subVersion\":1,\"tagsSet\":[],"
-                                                       "\"topic\":\"T\"}}"),
-                                         &error));
+    assert_ok(check_client_config_decode(
+        &config,
+        SLICE_LITERAL(
+            "{\"clientId\":\"c\",\"group\":\"g\",\"namespace\":\"n\",\"subscriptionData\":{\"classFilterMode\":false,"
+            "\"codeSet\":[],\"expressionType\":\"SQL92\",\"subString\":\"a > 1\",\"subVersion\":1,\"tagsSet\":[],"
+            "\"topic\":\"T\"}}"),
+        &error));
     assert_slice(config.client_id, "c");
     assert_slice(config.group, "g");
     assert_slice(config.name_space, "n");
@@ -473,7 +522,8 @@ START_TEST(client_checks)
     assert_ok(check_client_config_decode(&config, SLICE_LITERAL("{\"subscriptionData\":null}"), &error));
     ck_assert(!config.has_subscription);
     check_client_config_close(&config);
-    ck_assert_int_eq(check_client_config_decode(&config, SLICE_LITERAL("{\"subscriptionData\":{}}"), &error), ERROR_MISSING);
+    ck_assert_int_eq(check_client_config_decode(&config, SLICE_LITERAL("{\"subscriptionData\":{}}"), &error),
+                     ERROR_MISSING);
 }
 END_TEST
 

@@ -4,15 +4,20 @@
 #include <check.h>
 #include <stdlib.h>
 
-#define assert_slice(slice, text) ck_assert_msg(slice_equal_text(slice, text), "is '%.*s'", (int)(slice).size, (const char *)(slice).data)
+#define assert_slice(slice, text)                                                                                      \
+    ck_assert_msg(slice_equal_text(slice, text), "is '%.*s'", (int)(slice).size, (const char *)(slice).data)
 
-static const char java[] =
-    "{\"clientID\":\"10.0.0.1@1666#1252415232051\",\"consumerDataSet\":[{\"consumeFromWhere\":\"CONSUME_FROM_LAST_OFFSET\","
-    "\"consumeType\":\"CONSUME_PASSIVELY\",\"groupName\":\"g\",\"messageModel\":\"CLUSTERING\",\"subscriptionDataSet\":["
-    "{\"classFilterMode\":false,\"codeSet\":[],\"expressionType\":\"TAG\",\"subString\":\"*\",\"subVersion\":1700000000000,\"tagsSet\":[],"
-    "\"topic\":\"%RETRY%g\"},{\"classFilterMode\":false,\"codeSet\":[2598919],\"expressionType\":\"TAG\",\"subString\":\"TagA\","
-    "\"subVersion\":1700000000001,\"tagsSet\":[\"TagA\"],\"topic\":\"T\"}],\"unitMode\":false}],\"producerDataSet\":[{\"groupName\":\"p\"},"
-    "{\"groupName\":\"CLIENT_INNER_PRODUCER\"}]}";
+static const char java[] = "{\"clientID\":\"10.0.0.1@1666#1252415232051\",\"consumerDataSet\":[{\"consumeFromWhere\":"
+                           "\"CONSUME_FROM_LAST_OFFSET\","
+                           "\"consumeType\":\"CONSUME_PASSIVELY\",\"groupName\":\"g\",\"messageModel\":\"CLUSTERING\","
+                           "\"subscriptionDataSet\":["
+                           "{\"classFilterMode\":false,\"codeSet\":[],\"expressionType\":\"TAG\",\"subString\":\"*\","
+                           "\"subVersion\":1700000000000,\"tagsSet\":[],"
+                           "\"topic\":\"%RETRY%g\"},{\"classFilterMode\":false,\"codeSet\":[2598919],"
+                           "\"expressionType\":\"TAG\",\"subString\":\"TagA\","
+                           "\"subVersion\":1700000000001,\"tagsSet\":[\"TagA\"],\"topic\":\"T\"}],\"unitMode\":false}],"
+                           "\"producerDataSet\":[{\"groupName\":\"p\"},"
+                           "{\"groupName\":\"CLIENT_INNER_PRODUCER\"}]}";
 
 static struct heartbeat_data data;
 static struct error error;
@@ -59,9 +64,11 @@ END_TEST
 
 START_TEST(cpp_client)
 {
-    decode("{\"clientID\":\"10.0.0.2@17#2\",\"consumerDataSet\":[{\"consumeFromWhere\":0,\"consumeType\":1,\"groupName\":\"g\",\"messageModel\":1,"
-           "\"subscriptionDataSet\":[{\"subString\":\"TagA || TagB\",\"subVersion\":\"1700000000000\",\"topic\":\"T\"}]},"
-           "{\"consumeFromWhere\":4,\"consumeType\":0,\"groupName\":\"h\",\"messageModel\":0}]}\n");
+    decode(
+        "{\"clientID\":\"10.0.0.2@17#2\",\"consumerDataSet\":[{\"consumeFromWhere\":0,\"consumeType\":1,\"groupName\":"
+        "\"g\",\"messageModel\":1,"
+        "\"subscriptionDataSet\":[{\"subString\":\"TagA || TagB\",\"subVersion\":\"1700000000000\",\"topic\":\"T\"}]},"
+        "{\"consumeFromWhere\":4,\"consumeType\":0,\"groupName\":\"h\",\"messageModel\":0}]}\n");
     ck_assert_uint_eq(data.producer_count, 0);
     ck_assert_uint_eq(data.consumer_count, 2);
     ck_assert_int_eq(data.consumers[0].consume_type, CONSUME_PASSIVELY);
@@ -81,9 +88,12 @@ END_TEST
 
 START_TEST(go_client)
 {
-    decode("{\"clientID\":\"10.0.0.3@DEFAULT\",\"producerDataSet\":[],\"consumerDataSet\":[{\"groupName\":\"g\",\"consumeType\":\"CONSUME_PASSIVELY\","
-           "\"messageModel\":\"CLUSTERING\",\"consumeFromWhere\":\"CONSUME_FROM_FIRST_OFFSET\",\"subscriptionDataSet\":[{\"classFilterMode\":false,"
-           "\"topic\":\"T\",\"subString\":\"TagA\",\"tagsSet\":[\"TagA\"],\"codeSet\":[\"2598919\"],\"subVersion\":1700000000000,"
+    decode("{\"clientID\":\"10.0.0.3@DEFAULT\",\"producerDataSet\":[],\"consumerDataSet\":[{\"groupName\":\"g\","
+           "\"consumeType\":\"CONSUME_PASSIVELY\","
+           "\"messageModel\":\"CLUSTERING\",\"consumeFromWhere\":\"CONSUME_FROM_FIRST_OFFSET\",\"subscriptionDataSet\":"
+           "[{\"classFilterMode\":false,"
+           "\"topic\":\"T\",\"subString\":\"TagA\",\"tagsSet\":[\"TagA\"],\"codeSet\":[\"2598919\"],\"subVersion\":"
+           "1700000000000,"
            "\"expressionType\":\"TAG\"}],\"unitMode\":false}]}");
     ck_assert_int_eq(data.consumers[0].consume_from_where, CONSUME_FROM_FIRST_OFFSET);
     ck_assert_int_eq(data.consumers[0].subscriptions[0].codes[0], 2598919);
@@ -93,8 +103,10 @@ END_TEST
 
 START_TEST(client_of_version_5)
 {
-    decode("{\"clientID\":\"c\",\"consumerDataSet\":[{\"consumeFromWhere\":\"CONSUME_FROM_LAST_OFFSET\",\"consumeType\":\"CONSUME_POP\",\"groupName\":\"g\","
-           "\"messageModel\":\"CLUSTERING\",\"subscriptionDataSet\":[],\"unitMode\":true}],\"heartbeatFingerprint\":-123456,\"producerDataSet\":null,"
+    decode("{\"clientID\":\"c\",\"consumerDataSet\":[{\"consumeFromWhere\":\"CONSUME_FROM_LAST_OFFSET\","
+           "\"consumeType\":\"CONSUME_POP\",\"groupName\":\"g\","
+           "\"messageModel\":\"CLUSTERING\",\"subscriptionDataSet\":[],\"unitMode\":true}],\"heartbeatFingerprint\":-"
+           "123456,\"producerDataSet\":null,"
            "\"somethingNew\":{\"deep\":[1,{}]},\"withoutSub\":true}");
     ck_assert(data.without_sub);
     ck_assert_int_eq(data.heartbeat_fingerprint, -123456);
@@ -134,13 +146,17 @@ START_TEST(what_is_wrong_is_named)
         {"{\"clientID\":\"c\",\"producerDataSet\":[{}]}", ERROR_MISSING, "groupName"},
         {"{\"clientID\":\"c\",\"producerDataSet\":{}}", ERROR_INVALID, "producerDataSet"},
         {"{\"clientID\":\"c\",\"consumerDataSet\":[1]}", ERROR_MISSING, "groupName"},
-        {"{\"clientID\":\"c\",\"consumerDataSet\":[{\"groupName\":\"g\",\"consumeType\":\"NEW\"}]}", ERROR_INVALID, "consumeType"},
-        {"{\"clientID\":\"c\",\"consumerDataSet\":[{\"groupName\":\"g\",\"messageModel\":2}]}", ERROR_INVALID, "messageModel"},
-        {"{\"clientID\":\"c\",\"consumerDataSet\":[{\"groupName\":\"g\",\"subscriptionDataSet\":[{}]}]}", ERROR_MISSING, "topic"},
+        {"{\"clientID\":\"c\",\"consumerDataSet\":[{\"groupName\":\"g\",\"consumeType\":\"NEW\"}]}", ERROR_INVALID,
+         "consumeType"},
+        {"{\"clientID\":\"c\",\"consumerDataSet\":[{\"groupName\":\"g\",\"messageModel\":2}]}", ERROR_INVALID,
+         "messageModel"},
+        {"{\"clientID\":\"c\",\"consumerDataSet\":[{\"groupName\":\"g\",\"subscriptionDataSet\":[{}]}]}", ERROR_MISSING,
+         "topic"},
         {"{\"clientID\":\"c\",\"withoutSub\":\"maybe\"}", ERROR_INVALID, "withoutSub"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        ck_assert_msg(heartbeat_data_decode(&data, slice_of_text(rows[i].text), &error) == rows[i].code, "row %zu: %s", i, error.message);
+        ck_assert_msg(heartbeat_data_decode(&data, slice_of_text(rows[i].text), &error) == rows[i].code, "row %zu: %s",
+                      i, error.message);
         ck_assert_msg(strstr(error.message, rows[i].name) != NULL, "row %zu: %s", i, error.message);
         ck_assert_ptr_null(data.arena.chunks);
     }

@@ -22,9 +22,8 @@ static const char pulled_hex[] =
     "4b45595301 6b3102 554e49515f4b455901 3746303030303031303030303241313339413535393044384333453130303031 02"
     "434c555354455201 44656661756c74436c7573746572 02 5441475301 54616741";
 
-static const char batch_hex[] =
-    "00000022 00000000 00000000 00000000 00000001 41 000b 554e49515f4b4559 01 4b31"
-    "00000018 00000000 00000000 00000009 00000002 4243 0000";
+static const char batch_hex[] = "00000022 00000000 00000000 00000000 00000001 41 000b 554e49515f4b4559 01 4b31"
+                                "00000018 00000000 00000000 00000009 00000002 4243 0000";
 
 /* Heap, and of exactly the size, so that a read outside is seen by the sanitizer. */
 static uint8_t *from_hex(const char *hex, size_t *size)
@@ -67,7 +66,8 @@ static struct message_record golden_record(void)
     };
 }
 
-#define assert_slice(slice, text) ck_assert_msg(slice_equal_text(slice, text), "is '%.*s'", (int)(slice).size, (const char *)(slice).data)
+#define assert_slice(slice, text)                                                                                      \
+    ck_assert_msg(slice_equal_text(slice, text), "is '%.*s'", (int)(slice).size, (const char *)(slice).data)
 
 START_TEST(encodes_the_golden_message)
 {
@@ -165,8 +165,9 @@ END_TEST
 START_TEST(dispatch_sees_what_it_needs)
 {
     struct message_record record = golden_record();
-    record.properties = SLICE_LITERAL("DELAY\0013\002TAGS\001old\002KEYS\001a b\002UNIQ_KEY\001U\002TAGS\001TagA\002KEYSX\001no\002TAG\001no"
-                                      "\002DELAYED\001no\002UNIQ_KEX\001no\002KEYS\001\002TAGS\002\001x\002");
+    record.properties = SLICE_LITERAL(
+        "DELAY\0013\002TAGS\001old\002KEYS\001a b\002UNIQ_KEY\001U\002TAGS\001TagA\002KEYSX\001no\002TAG\001no"
+        "\002DELAYED\001no\002UNIQ_KEX\001no\002KEYS\001\002TAGS\002\001x\002");
     record.sys_flag = MESSAGE_TRANSACTION_COMMIT;
     size_t size = message_record_size(&record);
     uint8_t *out = malloc(size);
@@ -412,9 +413,10 @@ END_TEST
 START_TEST(hosts_as_text)
 {
     static const char *const good[] = {"1.2.3.4:0", "0.0.0.0:65535", "[::1]:10911", "[2001:db8::1]:10911"};
-    static const char *const bad[] = {"",          "1.2.3.4",     "1.2.3.4:",       "1.2.3.4:65536", "1.2.3.4:-1", "1.2.3.4:+1", "1.2.3:1",
-                                      ":10911",    "::1:10911",   "[::1]10911",     "[::1:10911",    "host:1",     "[1.2.3.4]:1", "1.2.3.4:1x",
-                                      "[]:1",      "[:1",         "1.2.3.4 :1",     "[fe80::1%eth0]:1"};
+    static const char *const bad[] = {"",           "1.2.3.4",    "1.2.3.4:",        "1.2.3.4:65536", "1.2.3.4:-1",
+                                      "1.2.3.4:+1", "1.2.3:1",    ":10911",          "::1:10911",     "[::1]10911",
+                                      "[::1:10911", "host:1",     "[1.2.3.4]:1",     "1.2.3.4:1x",    "[]:1",
+                                      "[:1",        "1.2.3.4 :1", "[fe80::1%eth0]:1"};
     char text[64];
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         struct message_host one = host(good[i]);
@@ -494,7 +496,8 @@ START_TEST(properties_are_written_without_a_separator_behind)
 
     static const char *const without[] = {"WAIT", "c", NULL};
     buffer_clear(&out);
-    message_properties_copy(&out, 0, SLICE_LITERAL("WAIT\001true\002a\001b\002broken\002c\001d\002e\001f\002"), without);
+    message_properties_copy(&out, 0, SLICE_LITERAL("WAIT\001true\002a\001b\002broken\002c\001d\002e\001f\002"),
+                            without);
     assert_slice(buffer_slice(&out), "a\001b\002e\001f");
     message_properties_copy(&out, 0, SLICE_LITERAL("g\001h"), NULL);
     assert_slice(buffer_slice(&out), "a\001b\002e\001f\002g\001h");
@@ -555,7 +558,8 @@ START_TEST(batch_bytes)
 }
 END_TEST
 
-/* Not a measurement: the bound is an order of magnitude above what is expected, for sanitizers and busy machines. Prints the real value. */
+/* Not a measurement: the bound is an order of magnitude above what is expected, for sanitizers and busy machines.
+ * Prints the real value. */
 START_TEST(dispatch_is_fast)
 {
     enum { ROUNDS = 200000 };
@@ -571,7 +575,8 @@ START_TEST(dispatch_is_fast)
     size_t sum = 0;
     clock_gettime(CLOCK_MONOTONIC, &from);
     for (int i = 0; i < ROUNDS; i++) {
-        if (message_dispatch_decode(slice_of(out, size), &dispatch) == 0) /* an assertion here would cost more than the call */
+        if (message_dispatch_decode(slice_of(out, size), &dispatch) ==
+            0) /* an assertion here would cost more than the call */
             sum += dispatch.tags.size;
     }
     clock_gettime(CLOCK_MONOTONIC, &to);

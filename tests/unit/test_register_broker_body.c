@@ -7,13 +7,16 @@
 
 #include "proto/topic_config_serialize_wrapper.h"
 
-#define assert_slice(slice, text) ck_assert_msg(slice_equal_text(slice, text), "is '%.*s'", (int)(slice).size, (const char *)(slice).data)
+#define assert_slice(slice, text)                                                                                      \
+    ck_assert_msg(slice_equal_text(slice, text), "is '%.*s'", (int)(slice).size, (const char *)(slice).data)
 
-static const char json[] =
-    "{\"filterServerList\":[],\"topicConfigSerializeWrapper\":{\"dataVersion\":{\"counter\":3,\"timestamp\":1700000000000},\"topicConfigTable\":{"
-    "\"T\":{\"order\":false,\"perm\":6,\"readQueueNums\":4,\"topicFilterType\":\"SINGLE_TAG\",\"topicName\":\"T\",\"topicSysFlag\":0,\"writeQueueNums\":4},"
-    "\"TBW102\":{\"order\":false,\"perm\":7,\"readQueueNums\":8,\"topicFilterType\":\"MULTI_TAG\",\"topicName\":\"TBW102\",\"topicSysFlag\":1,"
-    "\"writeQueueNums\":9}}}}";
+static const char json[] = "{\"filterServerList\":[],\"topicConfigSerializeWrapper\":{\"dataVersion\":{\"counter\":3,"
+                           "\"timestamp\":1700000000000},\"topicConfigTable\":{"
+                           "\"T\":{\"order\":false,\"perm\":6,\"readQueueNums\":4,\"topicFilterType\":\"SINGLE_TAG\","
+                           "\"topicName\":\"T\",\"topicSysFlag\":0,\"writeQueueNums\":4},"
+                           "\"TBW102\":{\"order\":false,\"perm\":7,\"readQueueNums\":8,\"topicFilterType\":\"MULTI_"
+                           "TAG\",\"topicName\":\"TBW102\",\"topicSysFlag\":1,"
+                           "\"writeQueueNums\":9}}}}";
 
 static struct register_broker_body body;
 static struct error error;
@@ -120,7 +123,8 @@ START_TEST(compressed_form_of_java)
     append_part(&plain, "[]");
     buffer_append_u32(&plain, 1);
     append_part(&plain, "{\"bname\":\"b\"}");
-    ck_assert_msg(register_broker_body_decode(&body, compress_text(&plain, &out), true, &error) == 0, "%s", error.message);
+    ck_assert_msg(register_broker_body_decode(&body, compress_text(&plain, &out), true, &error) == 0, "%s",
+                  error.message);
     ck_assert_int_eq(body.version.state_version, 2);
     ck_assert_uint_eq(body.topic_count, 2);
     assert_slice(body.topics[0].name, "A");
@@ -143,7 +147,8 @@ END_TEST
 
 START_TEST(wrong_parts)
 {
-    static const char *const lines[] = {"", "A", "A 1 1 6", "A x 1 6 SINGLE_TAG", "A 1 1 6 OTHER", " 1 1 6 SINGLE_TAG", "A  1 1 6 SINGLE_TAG"};
+    static const char *const lines[] = {
+        "", "A", "A 1 1 6", "A x 1 6 SINGLE_TAG", "A 1 1 6 OTHER", " 1 1 6 SINGLE_TAG", "A  1 1 6 SINGLE_TAG"};
     struct buffer plain;
     struct buffer out;
     buffer_init(&plain, 0);
@@ -154,15 +159,18 @@ START_TEST(wrong_parts)
         buffer_append_u32(&plain, 1);
         append_part(&plain, lines[i]);
         append_part(&plain, "[]                                ");
-        ck_assert_msg(register_broker_body_decode(&body, compress_text(&plain, &out), true, &error) == ERROR_MALFORMED, "'%s' was taken", lines[i]);
+        ck_assert_msg(register_broker_body_decode(&body, compress_text(&plain, &out), true, &error) == ERROR_MALFORMED,
+                      "'%s' was taken", lines[i]);
     }
     buffer_clear(&plain);
     append_part(&plain, "{}");
     buffer_append_u32(&plain, 0xFFFFFFFF);
     ck_assert_int_eq(register_broker_body_decode(&body, compress_text(&plain, &out), true, &error), ERROR_MALFORMED);
     ck_assert_int_eq(register_broker_body_decode(&body, slice_of_text(json), true, &error), ERROR_MALFORMED);
-    ck_assert_int_eq(register_broker_body_decode(&body, SLICE_LITERAL("{\"topicConfigSerializeWrapper\":{\"topicConfigTable\":{\"T\":1}}}"), false, &error),
-                     ERROR_INVALID);
+    ck_assert_int_eq(
+        register_broker_body_decode(
+            &body, SLICE_LITERAL("{\"topicConfigSerializeWrapper\":{\"topicConfigTable\":{\"T\":1}}}"), false, &error),
+        ERROR_INVALID);
     ck_assert_ptr_nonnull(strstr(error.message, "topic T"));
     buffer_close(&plain);
     buffer_close(&out);
@@ -197,8 +205,10 @@ END_TEST
 /* Brokers before V3_0_11 send the wrapper alone. */
 START_TEST(wrapper_alone)
 {
-    static const char text[] = "{\"dataVersion\":{\"counter\":3,\"timestamp\":1700000000000},\"topicConfigTable\":{\"T\":{\"order\":false,\"perm\":6,"
-                               "\"readQueueNums\":4,\"topicFilterType\":\"SINGLE_TAG\",\"topicName\":\"T\",\"topicSysFlag\":0,\"writeQueueNums\":4}}}";
+    static const char text[] = "{\"dataVersion\":{\"counter\":3,\"timestamp\":1700000000000},\"topicConfigTable\":{"
+                               "\"T\":{\"order\":false,\"perm\":6,"
+                               "\"readQueueNums\":4,\"topicFilterType\":\"SINGLE_TAG\",\"topicName\":\"T\","
+                               "\"topicSysFlag\":0,\"writeQueueNums\":4}}}";
     struct topic_config_serialize_wrapper wrapper;
     struct buffer out;
     buffer_init(&out, 0);
@@ -207,9 +217,10 @@ START_TEST(wrapper_alone)
     assert_slice(buffer_slice(&out), text);
     topic_config_serialize_wrapper_close(&wrapper);
 
-    ck_assert_int_eq(topic_config_serialize_wrapper_decode(
-                         &wrapper, SLICE_LITERAL("{\"topicConfigTable\":{\"D\":{\"attributes\":{}},\"N\":null}}"), &error),
-                     0);
+    ck_assert_int_eq(
+        topic_config_serialize_wrapper_decode(
+            &wrapper, SLICE_LITERAL("{\"topicConfigTable\":{\"D\":{\"attributes\":{}},\"N\":null}}"), &error),
+        0);
     ck_assert_uint_eq(wrapper.topic_count, 1);
     assert_slice(wrapper.topics[0].name, "D");
     ck_assert_int_eq(wrapper.topics[0].read_queue_nums, 16);

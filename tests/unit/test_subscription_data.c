@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define assert_slice(slice, text) ck_assert_msg(slice_equal_text(slice, text), "is '%.*s'", (int)(slice).size, (const char *)(slice).data)
+#define assert_slice(slice, text)                                                                                      \
+    ck_assert_msg(slice_equal_text(slice, text), "is '%.*s'", (int)(slice).size, (const char *)(slice).data)
 
 #define TAG_A 2598919
 #define TAG_B 2598920
@@ -26,7 +27,8 @@ static void tear_down(void)
 
 static int build(const char *expression, const char *type)
 {
-    return subscription_data_build(&data, &arena, SLICE_LITERAL("T"), slice_of_text(expression), slice_of_text(type), &error);
+    return subscription_data_build(&data, &arena, SLICE_LITERAL("T"), slice_of_text(expression), slice_of_text(type),
+                                   &error);
 }
 
 static void decode(const char *json)
@@ -134,7 +136,8 @@ END_TEST
 
 START_TEST(json_of_java)
 {
-    static const char text[] = "{\"classFilterMode\":false,\"codeSet\":[2598919,2598920],\"expressionType\":\"TAG\",\"subString\":\"TagA || TagB\","
+    static const char text[] = "{\"classFilterMode\":false,\"codeSet\":[2598919,2598920],\"expressionType\":\"TAG\","
+                               "\"subString\":\"TagA || TagB\","
                                "\"subVersion\":1700000000000,\"tagsSet\":[\"TagA\",\"TagB\"],\"topic\":\"T\"}";
     struct buffer out;
     buffer_init(&out, 0);
@@ -155,7 +158,8 @@ START_TEST(json_of_java)
     decode("{\"codeSet\":[],\"filterClassSource\":\"\",\"subString\":\"*\",\"tagsSet\":[],\"topic\":\"T\"}");
     buffer_clear(&out);
     subscription_data_encode(&data, &out);
-    assert_slice(buffer_slice(&out), "{\"classFilterMode\":false,\"codeSet\":[],\"expressionType\":\"TAG\",\"filterClassSource\":\"\",\"subString\":\"*\","
+    assert_slice(buffer_slice(&out), "{\"classFilterMode\":false,\"codeSet\":[],\"expressionType\":\"TAG\","
+                                     "\"filterClassSource\":\"\",\"subString\":\"*\","
                                      "\"subVersion\":0,\"tagsSet\":[],\"topic\":\"T\"}");
     buffer_close(&out);
 }
@@ -163,7 +167,8 @@ END_TEST
 
 START_TEST(json_of_go_has_codes_as_text)
 {
-    decode("{\"classFilterMode\":false,\"topic\":\"T\",\"subString\":\"TagA\",\"tagsSet\":[\"TagA\"],\"codeSet\":[\"2598919\"],"
+    decode("{\"classFilterMode\":false,\"topic\":\"T\",\"subString\":\"TagA\",\"tagsSet\":[\"TagA\"],\"codeSet\":["
+           "\"2598919\"],"
            "\"subVersion\":1700000000001,\"expressionType\":\"TAG\"}");
     ck_assert_uint_eq(data.code_count, 1);
     ck_assert_int_eq(data.codes[0], TAG_A);
@@ -198,11 +203,15 @@ END_TEST
 
 START_TEST(bad_json_is_named)
 {
-    ck_assert_int_eq(subscription_data_decode(&data, &arena, SLICE_LITERAL("{\"subString\":\"*\"}"), &error), ERROR_MISSING);
+    ck_assert_int_eq(subscription_data_decode(&data, &arena, SLICE_LITERAL("{\"subString\":\"*\"}"), &error),
+                     ERROR_MISSING);
     ck_assert_ptr_nonnull(strstr(error.message, "topic"));
-    ck_assert_int_eq(subscription_data_decode(&data, &arena, SLICE_LITERAL("{\"topic\":\"T\",\"codeSet\":[4294967296]}"), &error), ERROR_INVALID);
+    ck_assert_int_eq(
+        subscription_data_decode(&data, &arena, SLICE_LITERAL("{\"topic\":\"T\",\"codeSet\":[4294967296]}"), &error),
+        ERROR_INVALID);
     ck_assert_ptr_nonnull(strstr(error.message, "codeSet"));
-    ck_assert_int_eq(subscription_data_decode(&data, &arena, SLICE_LITERAL("{\"topic\":\"T\",\"tagsSet\":1}"), &error), ERROR_INVALID);
+    ck_assert_int_eq(subscription_data_decode(&data, &arena, SLICE_LITERAL("{\"topic\":\"T\",\"tagsSet\":1}"), &error),
+                     ERROR_INVALID);
     ck_assert_ptr_nonnull(strstr(error.message, "tagsSet"));
     ck_assert_int_eq(subscription_data_decode(&data, &arena, SLICE_LITERAL("[]"), &error), ERROR_INVALID);
     ck_assert_int_eq(subscription_data_decode(&data, &arena, SLICE_LITERAL(""), &error), ERROR_MALFORMED);

@@ -6,16 +6,19 @@
 
 #include "proto/cluster_info.h"
 
-#define assert_slice(slice, text) ck_assert_msg(slice_equal_text(slice, text), "is '%.*s'", (int)(slice).size, (const char *)(slice).data)
+#define assert_slice(slice, text)                                                                                      \
+    ck_assert_msg(slice_equal_text(slice, text), "is '%.*s'", (int)(slice).size, (const char *)(slice).data)
 
-static const char quoted[] =
-    "{\"brokerDatas\":[{\"brokerAddrs\":{\"0\":\"127.0.0.1:10911\",\"1\":\"127.0.0.1:20911\"},\"brokerName\":\"broker-a\",\"cluster\":\"DefaultCluster\"}],"
-    "\"filterServerTable\":{},\"orderTopicConf\":\"broker-a:4\",\"queueDatas\":[{\"brokerName\":\"broker-a\",\"perm\":6,\"readQueueNums\":4,"
-    "\"topicSysFlag\":0,\"writeQueueNums\":4}]}";
-static const char bare[] =
-    "{\"brokerDatas\":[{\"brokerAddrs\":{0:\"127.0.0.1:10911\",1:\"127.0.0.1:20911\"},\"brokerName\":\"broker-a\",\"cluster\":\"DefaultCluster\"}],"
-    "\"filterServerTable\":{},\"orderTopicConf\":\"broker-a:4\",\"queueDatas\":[{\"brokerName\":\"broker-a\",\"perm\":6,\"readQueueNums\":4,"
-    "\"topicSysFlag\":0,\"writeQueueNums\":4}]}";
+static const char quoted[] = "{\"brokerDatas\":[{\"brokerAddrs\":{\"0\":\"127.0.0.1:10911\",\"1\":\"127.0.0.1:20911\"},"
+                             "\"brokerName\":\"broker-a\",\"cluster\":\"DefaultCluster\"}],"
+                             "\"filterServerTable\":{},\"orderTopicConf\":\"broker-a:4\",\"queueDatas\":[{"
+                             "\"brokerName\":\"broker-a\",\"perm\":6,\"readQueueNums\":4,"
+                             "\"topicSysFlag\":0,\"writeQueueNums\":4}]}";
+static const char bare[] = "{\"brokerDatas\":[{\"brokerAddrs\":{0:\"127.0.0.1:10911\",1:\"127.0.0.1:20911\"},"
+                           "\"brokerName\":\"broker-a\",\"cluster\":\"DefaultCluster\"}],"
+                           "\"filterServerTable\":{},\"orderTopicConf\":\"broker-a:4\",\"queueDatas\":[{\"brokerName\":"
+                           "\"broker-a\",\"perm\":6,\"readQueueNums\":4,"
+                           "\"topicSysFlag\":0,\"writeQueueNums\":4}]}";
 
 static struct topic_route_data route;
 static struct error error;
@@ -60,12 +63,15 @@ END_TEST
 
 START_TEST(what_version_5_adds_is_skipped)
 {
-    ck_assert_int_eq(topic_route_data_decode(&route,
-                                             SLICE_LITERAL("{\"brokerDatas\":[{\"brokerAddrs\":{\"0\":\"h:1\"},\"brokerName\":\"b\",\"cluster\":\"c\","
-                                                           "\"enableActingMaster\":false,\"zoneName\":\"z\"}],\"filterServerTable\":{},\"queueDatas\":[],"
-                                                           "\"topicQueueMappingByBroker\":{}}"),
-                                             &error),
-                     0);
+    ck_assert_int_eq(
+        topic_route_data_decode(
+            &route,
+            SLICE_LITERAL(
+                "{\"brokerDatas\":[{\"brokerAddrs\":{\"0\":\"h:1\"},\"brokerName\":\"b\",\"cluster\":\"c\","
+                "\"enableActingMaster\":false,\"zoneName\":\"z\"}],\"filterServerTable\":{},\"queueDatas\":[],"
+                "\"topicQueueMappingByBroker\":{}}"),
+            &error),
+        0);
     assert_slice(broker_data_address(&route.brokers[0], 0), "h:1");
     topic_route_data_close(&route);
 }
@@ -86,7 +92,8 @@ START_TEST(wrong_routes)
         {"{\"queueDatas\":[{\"brokerName\":\"b\",\"perm\":\"six\"}]}", ERROR_INVALID},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        ck_assert_msg(topic_route_data_decode(&route, slice_of_text(rows[i].text), &error) == rows[i].code, "row %zu: %s", i, error.message);
+        ck_assert_msg(topic_route_data_decode(&route, slice_of_text(rows[i].text), &error) == rows[i].code,
+                      "row %zu: %s", i, error.message);
         ck_assert_ptr_null(route.arena.chunks);
     }
     for (size_t cut = 0; cut < sizeof bare - 1; cut++) {
@@ -100,7 +107,8 @@ END_TEST
 
 START_TEST(cluster)
 {
-    static const char text[] = "{\"brokerAddrTable\":{\"broker-a\":{\"brokerAddrs\":{0:\"127.0.0.1:10911\"},\"brokerName\":\"broker-a\",\"cluster\":"
+    static const char text[] = "{\"brokerAddrTable\":{\"broker-a\":{\"brokerAddrs\":{0:\"127.0.0.1:10911\"},"
+                               "\"brokerName\":\"broker-a\",\"cluster\":"
                                "\"DefaultCluster\"}},\"clusterAddrTable\":{\"DefaultCluster\":[\"broker-a\"]}}";
     struct cluster_info info;
     struct buffer out;
@@ -119,7 +127,8 @@ START_TEST(cluster)
     ck_assert_ptr_nonnull(memmem(out.data, out.size, "{\"0\":", 5));
     buffer_close(&out);
     cluster_info_close(&info);
-    ck_assert_int_eq(cluster_info_decode(&info, SLICE_LITERAL("{\"clusterAddrTable\":{\"c\":1}}"), &error), ERROR_INVALID);
+    ck_assert_int_eq(cluster_info_decode(&info, SLICE_LITERAL("{\"clusterAddrTable\":{\"c\":1}}"), &error),
+                     ERROR_INVALID);
 }
 END_TEST
 

@@ -15,7 +15,8 @@ START_TEST(topics)
     ck_assert_int_eq(topic_validate(slice_of(longest, 128), &error), ERROR_INVALID);
     ck_assert_str_eq(error.message, "The specified topic is longer than topic max length.");
     ck_assert_int_eq(topic_validate(SLICE_LITERAL("a b"), &error), ERROR_INVALID);
-    ck_assert_str_eq(error.message, "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$");
+    ck_assert_str_eq(error.message,
+                     "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$");
     ck_assert_int_eq(topic_validate(SLICE_LITERAL("topic.with.dots"), &error), ERROR_INVALID);
     ck_assert_int_eq(topic_validate(SLICE_LITERAL("\xe4\xb8\xad"), &error), ERROR_INVALID);
     ck_assert_int_eq(topic_validate(slice_of("a\0b", 3), &error), ERROR_INVALID);
@@ -42,8 +43,15 @@ END_TEST
 
 START_TEST(sets)
 {
-    static const char *const names[] = {"TBW102", "SCHEDULE_TOPIC_XXXX", "BenchmarkTest", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRACE_TOPIC",
-                                        "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT"};
+    static const char *const names[] = {"TBW102",
+                                        "SCHEDULE_TOPIC_XXXX",
+                                        "BenchmarkTest",
+                                        "RMQ_SYS_TRANS_HALF_TOPIC",
+                                        "RMQ_SYS_TRACE_TOPIC",
+                                        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+                                        "TRANS_CHECK_MAX_TIME_TOPIC",
+                                        "SELF_TEST_TOPIC",
+                                        "OFFSET_MOVED_EVENT"};
     size_t count = 0;
     while (topic_system_names()[count] != NULL)
         count++;
