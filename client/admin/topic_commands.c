@@ -1,0 +1,489 @@
+/* Topics: make, change, delete, list, where they are and how far they go (org.apache.rocketmq.tools.command.topic). */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "client/admin/admin.h"
+#include "proto/group_list.h"
+#include "proto/request_code.h"
+#include "proto/response_code.h"
+#include "proto/topic_config.h"
+#include "proto/topic_list.h"
+#include "proto/topic_stats_table.h"
+#include "proto/topic_validator.h"
+
+#define QUEUES_MAX 65536
+#define NO_BODY slice_of(NULL, 0)
+
+static bool fetch_route(struct admin *admin, const char *topic, struct topic_route_data *route)
+{
+    struct remoting_response response;
+    struct error error = {0};
+    const struct remoting_field fields[] = {{"topic", topic}, {NULL, NULL}};
+    if (!admin_name_server_call(admin, REQUEST_GET_ROUTEINFO_BY_TOPIC, fields, NO_BODY, &response))
+        return false;
+    int rv = topic_route_data_decode(route, response.command.body, &error);
+    remoting_response_close(&response);
+    if (rv == 0)
+        return true;
+    admin_fail(admin, "route of %s: %s", topic, error.message);
+    return false;
+}
+
+static const char *perm_text(int64_t perm, char out[4])
+{
+    snprintf(out, 4, "%c%c%c", perm & PERM_READ ? 'R' : '-', perm & PERM_WRITE ? 'W' : '-', perm & PERM_INHERIT ? 'X' : '-');
+    return out;
+}
+
+/* Request 17 to one broker; prints nothing on success. */
+static bool create_topic(struct admin *admin, const char *address, const char *topic, int64_t read, int64_t write, int64_t perm, int64_t sys_flag)
+{
+    char read_text[16], write_text[16], perm_number[16], flag_text[16];
+    struct remoting_response response;
+    snprintf(read_text, sizeof read_text, "%d", (int)read);
+    snprintf(write_text, sizeof write_text, "%d", (int)write);
+    snprintf(perm_number, sizeof perm_number, "%d", (int)perm);
+    snprintf(flag_text, sizeof flag_text, "%d", (int)sys_flag);
+    const struct remoting_field fields[] = {
+        {"topic", topic}, {"defaultTopic", TOPIC_AUTO_CREATE}, {"readQueueNums", read_text}, {"writeQueueNums", write_text},
+        {"perm", perm_number}, {"topicFilterType", "SINGLE_TAG"}, {"topicSysFlag", flag_text}, {"order", "false"}, {NULL, NULL}};
+    if (!admin_call(admin, address, REQUEST_UPDATE_AND_CREATE_TOPIC, fields, NO_BODY, &response))
+        return false;
+    remoting_response_close(&response);
+    return true;
+}
+
+static bool put_order_conf(struct admin *admin, const char *topic, const char *conf)
+{
+    const struct remoting_field fields[] = {{"namespace", "ORDER_TOPIC_CONFIG"}, {"key", topic}, {"value", conf}, {NULL, NULL}};
+    return admin_each_name_server(admin, REQUEST_PUT_KV_CONFIG, fields, NO_BODY, NULL);
+}
+
+static int update_topic(struct admin *admin)
+{
+    const char *topic = admin_text(admin, "topic");
+    struct admin_targets targets;
+    int64_t read, write, perm;
+    bool order, unit, has_unit_sub;
+    char perm_letters[4];
+    int status;
+    struct error error = {0};
+    if (!admin_number(admin, "readQueueNums", 8, 1, QUEUES_MAX, &read) || !admin_number(admin, "writeQueueNums", 8, 1, QUEUES_MAX, &write) ||
+        !admin_number(admin, "perm", PERM_READ | PERM_WRITE, 0, 7, &perm) || !admin_bool(admin, "order", false, &order) ||
+        !admin_bool(admin, "unit", false, &unit) || !admin_bool(admin, "hasUnitSub", false, &has_unit_sub))
+        return ADMIN_USAGE;
+    if (topic_validate(slice_of_text(topic), &error) != 0)
+        return admin_usage(admin, "topic '%.140s': %s", topic, error.message);
+    if (!admin_targets(admin, false, false, &targets, &status))
+        return status;
+    int64_t sys_flag = (unit ? TOPIC_SYS_FLAG_UNIT : 0) | (has_unit_sub ? TOPIC_SYS_FLAG_UNIT_SUB : 0);
+    struct buffer conf;
+    buffer_init(&conf, 0);
+    status = ADMIN_OK;
+    for (size_t i = 0; i < targets.count; i++) {
+        if (!create_topic(admin, targets.all[i].address, topic, read, write, perm, sys_flag)) {
+            status = ADMIN_FAILED;
+            continue;
+        }
+        buffer_append_format(&conf, "%s%s:%d", conf.size > 0 ? ";" : "", targets.all[i].broker_name, (int)write);
+        printf("create topic to %s success.\n", targets.all[i].address);
+    }
+    if (order && status == ADMIN_OK) {
+        buffer_append_u8(&conf, 0);
+        if (targets.all[0].broker_name[0] == '\0')
+            status = admin_fail(admin, "an order configuration needs broker names: use -c instead of -b");
+        else if (put_order_conf(admin, topic, (const char *)conf.data))
+            printf("set cluster orderConf. isOrder=true, orderConf=[%s]\n", (const char *)conf.data);
+        else
+            status = ADMIN_FAILED;
+    }
+    if (status == ADMIN_OK)
+        printf("TopicConfig [topicName=%s, readQueueNums=%d, writeQueueNums=%d, perm=%s, topicFilterType=SINGLE_TAG, topicSysFlag=%d, "
+               "order=%s]\n",
+               topic, (int)read, (int)write, perm_text(perm, perm_letters), (int)sys_flag, order ? "true" : "false");
+    buffer_close(&conf);
+    admin_targets_free(&targets);
+    return status;
+}
+
+static int update_topic_perm(struct admin *admin)
+{
+    const char *topic = admin_text(admin, "topic");
+    struct topic_route_data route;
+    struct admin_targets targets;
+    int64_t perm;
+    char letters[4];
+    int status;
+    if (!admin_number(admin, "perm", 0, 0, 7, &perm))
+        return ADMIN_USAGE;
+    if (!admin_has(admin, "brokerAddr") && !admin_has(admin, "clusterName"))
+        return admin_usage(admin, "say for which brokers: -b ADDRESS or -c CLUSTER");
+    if (!fetch_route(admin, topic, &route))
+        return ADMIN_FAILED;
+    if (!admin_targets(admin, false, false, &targets, &status))
+        goto close_route;
+    status = ADMIN_OK;
+    for (size_t i = 0; i < targets.count; i++) {
+        /* The settings that stay are those that the route shows for the broker of this address. */
+        const struct queue_data *queue = NULL;
+        for (size_t b = 0; b < route.broker_count; b++)
+            for (size_t q = 0; q < route.queue_count && slice_equal_text(broker_data_address(&route.brokers[b], 0), targets.all[i].address); q++)
+                if (slice_equal(route.queues[q].broker_name, route.brokers[b].broker_name))
+                    queue = &route.queues[q];
+        if (queue == NULL) {
+            status = admin_fail(admin, "%s does not lead a broker that has topic %s: see mqadmin topicRoute", targets.all[i].address, topic);
+            continue;
+        }
+        if (queue->perm == perm) {
+            printf("new perm equals to the old one!\n");
+            continue;
+        }
+        if (!create_topic(admin, targets.all[i].address, topic, queue->read_queue_nums, queue->write_queue_nums, perm, queue->topic_sys_flag)) {
+            status = ADMIN_FAILED;
+            continue;
+        }
+        printf("update topic perm from %d to %d in %s success.\n", queue->perm, (int)perm, targets.all[i].address);
+        printf("TopicConfig [topicName=%s, readQueueNums=%d, writeQueueNums=%d, perm=%s, topicFilterType=SINGLE_TAG, topicSysFlag=%d, "
+               "order=false].\n",
+               topic, queue->read_queue_nums, queue->write_queue_nums, perm_text(perm, letters), queue->topic_sys_flag);
+    }
+    admin_targets_free(&targets);
+close_route:
+    topic_route_data_close(&route);
+    return status;
+}
+
+static int delete_topic(struct admin *admin)
+{
+    const char *topic = admin_text(admin, "topic"), *cluster = admin_text(admin, "clusterName");
+    const struct remoting_field fields[] = {{"topic", topic}, {NULL, NULL}};
+    struct admin_targets targets;
+    int status;
+    if (!admin_targets(admin, false, false, &targets, &status))
+        return status;
+    status = ADMIN_OK;
+    for (size_t i = 0; i < targets.count; i++) {
+        struct remoting_response response;
+        if (admin_call(admin, targets.all[i].address, REQUEST_DELETE_TOPIC_IN_BROKER, fields, NO_BODY, &response))
+            remoting_response_close(&response);
+        else
+            status = ADMIN_FAILED;
+    }
+    admin_targets_free(&targets);
+    if (status != ADMIN_OK)
+        return status; /* the name servers go on knowing what is still there */
+    printf("delete topic [%s] from cluster [%s] success.\n", topic, cluster);
+    if (!admin_each_name_server(admin, REQUEST_DELETE_TOPIC_IN_NAMESRV, fields, NO_BODY, NULL))
+        return ADMIN_FAILED;
+    printf("delete topic [%s] from NameServer success.\n", topic);
+    return ADMIN_OK;
+}
+
+static bool topic_in_cluster(struct admin *admin, const char *topic, const char *cluster, struct topic_route_data *route)
+{
+    struct error error = {0};
+    struct remoting_response response;
+    const struct remoting_field fields[] = {{"topic", topic}, {NULL, NULL}};
+    if (admin_try(admin, admin->name_servers[0], REQUEST_GET_ROUTEINFO_BY_TOPIC, fields, NO_BODY, &response, &error) != 0)
+        return false;
+    int rv = topic_route_data_decode(route, response.command.body, &error);
+    remoting_response_close(&response);
+    if (rv != 0)
+        return false;
+    for (size_t i = 0; i < route->broker_count; i++)
+        if (slice_equal_text(route->brokers[i].cluster, cluster))
+            return true;
+    topic_route_data_close(route);
+    return false;
+}
+
+/* One line per consumer group of the topic; one without, when there is none. */
+static void print_topic_groups(struct admin *admin, const char *cluster, const char *topic, const struct topic_route_data *route)
+{
+    const struct remoting_field fields[] = {{"topic", topic}, {NULL, NULL}};
+    bool printed = false;
+    for (size_t i = 0; i < route->broker_count; i++) {
+        char address[REMOTING_ADDRESS_MAX];
+        struct remoting_response response;
+        struct group_list groups;
+        struct error error = {0};
+        if (route->brokers[i].address_count == 0)
+            continue;
+        snprintf(address, sizeof address, "%.*s", ADMIN_SLICE(route->brokers[i].addresses[0].address));
+        if (admin_try(admin, address, REQUEST_QUERY_TOPIC_CONSUME_BY_WHO, fields, NO_BODY, &response, &error) != 0)
+            continue;
+        if (group_list_decode(&groups, response.command.body, &error) == 0) {
+            for (size_t g = 0; g < groups.group_count; g++)
+                printf("%-20s  %-48s  %-48.*s\n", cluster, topic, ADMIN_SLICE(groups.groups[g]));
+            printed = printed || groups.group_count > 0;
+            group_list_close(&groups);
+        }
+        remoting_response_close(&response);
+    }
+    if (!printed)
+        printf("%-20s  %-48s  %-48s\n", cluster, topic, "");
+}
+
+static int topic_list(struct admin *admin)
+{
+    struct remoting_response response;
+    struct topic_list list;
+    struct cluster_info info = {0};
+    struct error error = {0};
+    bool with_clusters = admin_has(admin, "clusterModel");
+    if (!admin_name_server_call(admin, REQUEST_GET_ALL_TOPIC_LIST_FROM_NAMESERVER, NULL, NO_BODY, &response))
+        return ADMIN_FAILED;
+    int rv = topic_list_decode(&list, response.command.body, &error);
+    remoting_response_close(&response);
+    if (rv != 0)
+        return admin_fail(admin, "topic list: %s", error.message);
+    if (with_clusters && !admin_clusters(admin, &info)) {
+        topic_list_close(&list);
+        return ADMIN_FAILED;
+    }
+    if (with_clusters)
+        printf("%-20s  %-48s  %-48s\n", "#Cluster Name", "#Topic", "#Consumer Group");
+    for (size_t i = 0; i < list.topic_count; i++) {
+        struct slice name = list.topics[i];
+        if (!with_clusters) {
+            printf("%.*s\n", ADMIN_SLICE(name));
+            continue;
+        }
+        if (topic_is_retry(name) || topic_is_dead_letter(name))
+            continue;
+        for (size_t c = 0; c < info.cluster_count; c++) {
+            char topic[LEDGERMQ_TOPIC_MAX + 1], cluster[LEDGERMQ_NAME_MAX + 1];
+            struct topic_route_data route;
+            snprintf(topic, sizeof topic, "%.*s", ADMIN_SLICE(name));
+            snprintf(cluster, sizeof cluster, "%.*s", ADMIN_SLICE(info.clusters[c].name));
+            if (!topic_in_cluster(admin, topic, cluster, &route))
+                continue;
+            print_topic_groups(admin, cluster, topic, &route);
+            topic_route_data_close(&route);
+        }
+    }
+    if (with_clusters)
+        cluster_info_close(&info);
+    topic_list_close(&list);
+    return ADMIN_OK;
+}
+
+static void print_route_json(const struct topic_route_data *route)
+{
+    printf("{\n\t\"brokerDatas\":[");
+    for (size_t i = 0; i < route->broker_count; i++) {
+        const struct broker_data *broker = &route->brokers[i];
+        printf("%s\n\t\t{\n\t\t\t\"brokerAddrs\":{", i > 0 ? "," : "");
+        for (size_t k = 0; k < broker->address_count; k++)
+            printf("%s\"%lld\":\"%.*s\"", k > 0 ? "," : "", (long long)broker->addresses[k].id, ADMIN_SLICE(broker->addresses[k].address));
+        printf("},\n\t\t\t\"brokerName\":\"%.*s\",\n\t\t\t\"cluster\":\"%.*s\"\n\t\t}", ADMIN_SLICE(broker->broker_name),
+               ADMIN_SLICE(broker->cluster));
+    }
+    printf("\n\t],\n\t\"filterServerTable\":{},\n");
+    if (route->order_topic_conf.size > 0)
+        printf("\t\"orderTopicConf\":\"%.*s\",\n", ADMIN_SLICE(route->order_topic_conf));
+    printf("\t\"queueDatas\":[");
+    for (size_t i = 0; i < route->queue_count; i++) {
+        const struct queue_data *queue = &route->queues[i];
+        printf("%s\n\t\t{\n\t\t\t\"brokerName\":\"%.*s\",\n\t\t\t\"perm\":%d,\n\t\t\t\"readQueueNums\":%d,\n\t\t\t\"topicSysFlag\":%d,\n"
+               "\t\t\t\"writeQueueNums\":%d\n\t\t}",
+               i > 0 ? "," : "", ADMIN_SLICE(queue->broker_name), queue->perm, queue->read_queue_nums, queue->topic_sys_flag,
+               queue->write_queue_nums);
+    }
+    printf("\n\t]\n}\n");
+}
+
+static void print_route_list(const struct topic_route_data *route)
+{
+    int read = 0, write = 0;
+    printf("%-45s %-32s %-50s %-10s %-11s %-5s\n", "#ClusterName", "#BrokerName", "#BrokerAddrs", "#ReadQueue", "#WriteQueue", "#Perm");
+    for (size_t i = 0; i < route->queue_count; i++) {
+        const struct queue_data *queue = &route->queues[i];
+        char addresses[1024] = "{";
+        struct slice cluster = slice_of(NULL, 0);
+        size_t used = 1;
+        for (size_t b = 0; b < route->broker_count; b++) {
+            const struct broker_data *broker = &route->brokers[b];
+            if (!slice_equal(broker->broker_name, queue->broker_name))
+                continue;
+            cluster = broker->cluster;
+            for (size_t k = 0; k < broker->address_count && used < sizeof addresses - 320; k++)
+                used += (size_t)snprintf(addresses + used, sizeof addresses - used, "%s%lld=%.*s", k > 0 ? ", " : "",
+                                         (long long)broker->addresses[k].id, ADMIN_SLICE(broker->addresses[k].address));
+        }
+        snprintf(addresses + used, sizeof addresses - used, "}");
+        printf("%-45.*s %-32.*s %-50s %-10d %-11d %-5d\n", ADMIN_SLICE(cluster), ADMIN_SLICE(queue->broker_name), addresses,
+               queue->read_queue_nums, queue->write_queue_nums, queue->perm);
+        read += queue->read_queue_nums;
+        write += queue->write_queue_nums;
+    }
+    for (int i = 0; i < 158; i++)
+        putchar('-');
+    printf("\n%-45s %-32zu %-50s %-10d %-11d\n", "Total:", route->queue_count, "", read, write);
+}
+
+static int topic_route(struct admin *admin)
+{
+    struct topic_route_data route;
+    if (!fetch_route(admin, admin_text(admin, "topic"), &route))
+        return ADMIN_FAILED;
+    if (admin_has(admin, "list"))
+        print_route_list(&route);
+    else
+        print_route_json(&route);
+    topic_route_data_close(&route);
+    return ADMIN_OK;
+}
+
+static int compare_offsets(const void *a, const void *b)
+{
+    const struct topic_offset *left = a, *right = b;
+    return (left->queue.queue_id > right->queue.queue_id) - (left->queue.queue_id < right->queue.queue_id);
+}
+
+static int topic_status(struct admin *admin)
+{
+    const char *topic = admin_text(admin, "topic");
+    const struct remoting_field fields[] = {{"topic", topic}, {NULL, NULL}};
+    struct topic_route_data route;
+    int status = ADMIN_OK;
+    size_t rows = 0;
+    if (!fetch_route(admin, topic, &route))
+        return ADMIN_FAILED;
+    printf("%-32s  %-4s  %-20s  %-20s    %s\n", "#Broker Name", "#QID", "#Min Offset", "#Max Offset", "#Last Updated");
+    for (size_t i = 0; i < route.broker_count; i++) {
+        struct slice leader = broker_data_address(&route.brokers[i], 0);
+        char address[REMOTING_ADDRESS_MAX], time[32];
+        struct remoting_response response;
+        struct topic_stats_table table;
+        struct error error = {0};
+        if (leader.data == NULL && route.brokers[i].address_count > 0)
+            leader = route.brokers[i].addresses[0].address;
+        snprintf(address, sizeof address, "%.*s", ADMIN_SLICE(leader));
+        if (!admin_call(admin, address, REQUEST_GET_TOPIC_STATS_INFO, fields, NO_BODY, &response)) {
+            status = ADMIN_FAILED;
+            continue;
+        }
+        int rv = topic_stats_table_decode(&table, response.command.body, &error);
+        remoting_response_close(&response);
+        if (rv != 0) {
+            status = admin_fail(admin, "%s: %s", address, error.message);
+            continue;
+        }
+        if (table.offset_count > 1)
+            qsort(table.offsets, table.offset_count, sizeof *table.offsets, compare_offsets);
+        for (size_t k = 0; k < table.offset_count; k++) {
+            const struct topic_offset *row = &table.offsets[k];
+            printf("%-32.*s  %-4d  %-20lld  %-20lld    %s\n", ADMIN_SLICE(row->queue.broker_name), row->queue.queue_id,
+                   (long long)row->min_offset, (long long)row->max_offset,
+                   row->last_update_timestamp_ms > 0 ? admin_time(row->last_update_timestamp_ms, time) : "");
+        }
+        rows += table.offset_count;
+        topic_stats_table_close(&table);
+    }
+    topic_route_data_close(&route);
+    if (rows == 0 && status == ADMIN_OK)
+        status = admin_fail(admin, "topic %s has no queue on any broker", topic);
+    return status;
+}
+
+static int topic_cluster_list(struct admin *admin)
+{
+    struct topic_route_data route;
+    if (!fetch_route(admin, admin_text(admin, "topic"), &route))
+        return ADMIN_FAILED;
+    for (size_t i = 0; i < route.broker_count; i++) {
+        bool before = false;
+        for (size_t k = 0; k < i; k++)
+            before = before || slice_equal(route.brokers[k].cluster, route.brokers[i].cluster);
+        if (!before)
+            printf("%.*s\n", ADMIN_SLICE(route.brokers[i].cluster));
+    }
+    topic_route_data_close(&route);
+    return ADMIN_OK;
+}
+
+static int update_order_conf(struct admin *admin)
+{
+    const char *topic = admin_text(admin, "topic"), *method = admin_text(admin, "method"), *conf = admin_text(admin, "orderConf");
+    const struct remoting_field fields[] = {{"namespace", "ORDER_TOPIC_CONFIG"}, {"key", topic}, {NULL, NULL}};
+    struct remoting_response response;
+    if (strcmp(method, "get") == 0) {
+        if (!admin_name_server_call(admin, REQUEST_GET_KV_CONFIG, fields, NO_BODY, &response))
+            return ADMIN_FAILED;
+        printf("get orderConf success. topic=[%s], orderConf=[%.*s]\n", topic, ADMIN_SLICE(remoting_ext(&response.command, "value")));
+        remoting_response_close(&response);
+        return ADMIN_OK;
+    }
+    if (strcmp(method, "put") == 0) {
+        if (conf == NULL)
+            return admin_usage(admin, "-m put needs -v, for example broker-a:4;broker-b:4");
+        if (!put_order_conf(admin, topic, conf))
+            return ADMIN_FAILED;
+        printf("update orderConf success. topic=[%s], orderConf=[%s]\n", topic, conf);
+        return ADMIN_OK;
+    }
+    if (strcmp(method, "delete") == 0) {
+        if (!admin_each_name_server(admin, REQUEST_DELETE_KV_CONFIG, fields, NO_BODY, NULL))
+            return ADMIN_FAILED;
+        printf("delete orderConf success. topic=[%s]\n", topic);
+        return ADMIN_OK;
+    }
+    return admin_usage(admin, "-m takes get, put or delete, not '%s'", method);
+}
+
+static const struct admin_option update_topic_options[] = {
+    {'t', "topic", "TOPIC", true, "its name"},
+    {'b', "brokerAddr", "ADDRESS", false, "make it on this broker"},
+    {'c', "clusterName", "CLUSTER", false, "make it on all brokers of the cluster"},
+    {'r', "readQueueNums", "N", false, "queues to read: 8"},
+    {'w', "writeQueueNums", "N", false, "queues to write: 8"},
+    {'p', "perm", "PERM", false, "2 write, 4 read, 6 both: 6"},
+    {'o', "order", "true|false", false, "register it as ordered"},
+    {'u', "unit", "true|false", false, "unit topic"},
+    {'s', "hasUnitSub", "true|false", false, "has unit subscriptions"},
+    {0, NULL, NULL, false, NULL},
+};
+static const struct admin_option topic_perm_options[] = {
+    {'t', "topic", "TOPIC", true, "its name"},
+    {'p', "perm", "PERM", true, "2 write, 4 read, 6 both"},
+    {'b', "brokerAddr", "ADDRESS", false, "on this broker"},
+    {'c', "clusterName", "CLUSTER", false, "on all brokers of the cluster"},
+    {0, NULL, NULL, false, NULL},
+};
+static const struct admin_option delete_topic_options[] = {
+    {'t', "topic", "TOPIC", true, "its name"},
+    {'c', "clusterName", "CLUSTER", true, "the cluster it is deleted from"},
+    {0, NULL, NULL, false, NULL},
+};
+static const struct admin_option topic_list_options[] = {
+    {'c', "clusterModel", NULL, false, "with clusters and consumer groups"},
+    {0, NULL, NULL, false, NULL},
+};
+static const struct admin_option topic_route_options[] = {
+    {'t', "topic", "TOPIC", true, "its name"},
+    {'l', "list", NULL, false, "as a table"},
+    {0, NULL, NULL, false, NULL},
+};
+static const struct admin_option topic_options[] = {
+    {'t', "topic", "TOPIC", true, "its name"},
+    {0, NULL, NULL, false, NULL},
+};
+static const struct admin_option order_conf_options[] = {
+    {'t', "topic", "TOPIC", true, "its name"},
+    {'m', "method", "get|put|delete", true, "what to do"},
+    {'v', "orderConf", "CONF", false, "broker-a:4;broker-b:4"},
+    {0, NULL, NULL, false, NULL},
+};
+
+const struct admin_command topic_commands[] = {
+    {"updateTopic", "Make a topic, or change its queues and permission", update_topic_options, update_topic, NULL},
+    {"deleteTopic", "Delete a topic and its messages", delete_topic_options, delete_topic, NULL},
+    {"updateTopicPerm", "Change who may use a topic", topic_perm_options, update_topic_perm, NULL},
+    {"topicList", "List all topics", topic_list_options, topic_list, NULL},
+    {"topicRoute", "Show the brokers and queues of a topic", topic_route_options, topic_route, NULL},
+    {"topicStatus", "Show the offsets of a topic's queues", topic_options, topic_status, NULL},
+    {"topicClusterList", "Show the clusters that have a topic", topic_options, topic_cluster_list, NULL},
+    {"updateOrderConf", "Get, put or delete a topic's order configuration", order_conf_options, update_order_conf, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
