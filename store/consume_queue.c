@@ -50,6 +50,13 @@ static bool is_pad(const struct consume_queue_unit *unit)
     return unit->physical_offset == 0 && unit->size == PAD_SIZE;
 }
 
+/* Where its record ends. Bytes of a damaged file may say anything. */
+static int64_t end_of(const struct consume_queue_unit *unit)
+{
+    int64_t end;
+    return __builtin_add_overflow(unit->physical_offset, (int64_t)unit->size, &end) ? INT64_MAX : end;
+}
+
 /* Written, and its record lies before the limit. */
 static bool holds(const struct consume_queue *queue, int64_t queue_offset, int64_t physical_limit)
 {
@@ -99,7 +106,7 @@ static void set_end(struct consume_queue *queue, int64_t end)
     queue->tail_units = 0;
     queue->max_physical_offset = 0;
     if (end > first_in_files(queue) && read_unit(queue, end - 1, &last) && !is_pad(&last))
-        queue->max_physical_offset = last.physical_offset + last.size;
+        queue->max_physical_offset = end_of(&last);
     if (queue->min_offset > end)
         queue->min_offset = end;
 }
@@ -258,7 +265,7 @@ int consume_queue_append(struct consume_queue *queue, int64_t queue_offset, cons
         queue->dirty_from = byte_of(queue_offset);
     }
     queue->max_offset = queue_offset + 1;
-    queue->max_physical_offset = unit->physical_offset + unit->size;
+    queue->max_physical_offset = end_of(unit);
     return 0;
 }
 
@@ -326,7 +333,7 @@ static bool breaks_order(const struct consume_queue_unit *previous, const struct
         return true;
     if (is_pad(unit))
         return !is_pad(previous);
-    return !is_pad(previous) && unit->physical_offset < previous->physical_offset + previous->size;
+    return !is_pad(previous) && unit->physical_offset < end_of(previous);
 }
 
 static int64_t first_unit_from(uint64_t byte)
@@ -350,7 +357,7 @@ static int64_t check_tail(const struct consume_queue *queue, int64_t end, int64_
     else if (from > first && !read_unit(queue, from - 1, &previous))
         return end;
     for (int64_t at = from; at < end; at++) {
-        if (!read_unit(queue, at, &unit) || breaks_order(&previous, &unit)) {
+        if (!read_unit(queue, at, &unit) || breaks_order(&previous, &unit) || unit.physical_offset >= physical_limit) {
             *damaged = true;
             return at;
         }

@@ -39,8 +39,10 @@ static bool read_head(const struct message_store *store, int64_t physical_offset
 {
     const struct log_view *log = &store->log;
     uint8_t bytes[RECORD_HEAD_SIZE];
+    if (physical_offset < 0 || physical_offset < log->min_offset(log->context))
+        return false;
     int64_t left = log->committed_offset(log->context) - physical_offset;
-    if (physical_offset < log->min_offset(log->context) || left < (int64_t)RECORD_SIZE_MIN)
+    if (left < (int64_t)RECORD_SIZE_MIN)
         return false;
     size_t size = left < (int64_t)sizeof bytes ? RECORD_SIZE_MIN : sizeof bytes;
     memset(bytes, 0, sizeof bytes);

@@ -1,0 +1,1060 @@
+/* The message store over a log in memory: dispatching, every row of get-message, offsets by time, search by key, recovery at every unit border,
+ * rebuild from nothing, deletion, retention, full disks, kills and power cuts. */
+#include "store/message_store.h"
+
+#include "proto/hash.h"
+#include "proto/ledger_entry.h"
+#include "store/index_service.h"
+#include "store/log_sink.h"
+
+#include "../lib/hex.h"
+#include "../lib/sim_env.h"
+
+#include <check.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define LOG_MAX (8u << 20)
+#define ENTRIES_MAX 20000
+#define CQ_UNITS 1000
+
+/* ---- a log in memory: entries of 48 bytes header and a record, one behind the other ---- */
+
+static struct {
+    uint8_t *bytes;
+    int64_t min;
+    int64_t end;
+    int64_t at[ENTRIES_MAX]; /* physical offsets */
+    int count;
+    bool unreadable;
+} fake;
+
+static int64_t fake_min(void *context)
+{
+    (void)context;
+    return fake.min;
+}
+static int64_t fake_committed(void *context)
+{
+    (void)context;
+    return fake.end;
+}
+static const uint8_t *fake_at(void *context, int64_t offset, size_t size)
+{
+    (void)context;
+    if (fake.unreadable || offset < fake.min || offset > fake.end || size > (size_t)(fake.end - offset))
+        return NULL;
+    return fake.bytes + offset;
+}
+static int fake_read(void *context, int64_t offset, void *out, size_t size)
+{
+    const uint8_t *p = fake_at(context, offset, size);
+    if (p == NULL)
+        return -ENOENT;
+    memcpy(out, p, size);
+    return 0;
+}
+static const struct log_view view = {NULL, fake_min, fake_committed, fake_at, fake_read};
+
+struct spec {
+    const char *topic;
+    int32_t queue_id;
+    int64_t queue_offset;
+    const char *properties;
+    uint32_t body_size;
+    int32_t sys_flag;
+    int64_t store_timestamp_ms;
+};
+
+static int append_to_log(struct spec spec)
+{
+    static const uint8_t body[300000];
+    struct message_record record = {
+        .queue_id = spec.queue_id,
+        .queue_offset = spec.queue_offset,
+        .sys_flag = spec.sys_flag,
+        .born_timestamp_ms = 1700000000000,
+        .born_host = {{127, 0, 0, 1}, 4, 5},
+        .store_timestamp_ms = spec.store_timestamp_ms,
+        .store_host = {{127, 0, 0, 1}, 4, 10911},
+        .body = slice_of(body, spec.body_size),
+        .topic = slice_of_text(spec.topic),
+        .properties = slice_of_text(spec.properties),
+    };
+    size_t size = message_record_size(&record);
+    ck_assert_uint_le((uint64_t)fake.end + 48 + size, LOG_MAX);
+    record.physical_offset = fake.end + 48;
+    ck_assert_uint_eq(message_record_encode(&record, slice_of(NULL, 0), fake.bytes + fake.end + 48), size);
+    fake.at[fake.count] = record.physical_offset;
+    fake.end += 48 + (int64_t)size;
+    return fake.count++;
+}
+
+/* ---- fixture ---- */
+
+static struct sim_env sim;
+static struct message_store store;
+static struct error error;
+static const int64_t delays[] = {0, 1000, 5000, 10000, 30000};
+static struct message_store_config config;
+
+static void be_quiet(void *context, enum log_level level, const char *text)
+{
+    (void)context, (void)level, (void)text;
+}
+
+static void open_store(void)
+{
+    ck_assert_msg(message_store_open(&store, &sim.env, &config, &view, &error) == 0, "%s", error.message);
+}
+
+static void recover(int64_t position)
+{
+    ck_assert_msg(message_store_recover(&store, position, &error) == 0, "%s", error.message);
+}
+
+static void set_up(void)
+{
+    log_sink_set(be_quiet, NULL);
+    memset(&fake, 0, sizeof fake);
+    fake.bytes = calloc(1, LOG_MAX);
+    config = (struct message_store_config){
+        .root = "/s",
+        .consume_queue_file_size = CQ_UNITS * 20 - 7, /* rounded up */
+        .index_slots = 101,
+        .index_entries = 50000,
+        .index_enable = true,
+        .delay_level_ms = delays,
+        .delay_levels = 4,
+    };
+    sim_env_init(&sim, 3, NULL);
+    open_store();
+    recover(0);
+}
+
+static void tear_down(void)
+{
+    message_store_close(&store);
+    ck_assert_uint_eq(sim_env_unreserved_pages(&sim), 0);
+    ck_assert_uint_eq(sim.open_files, 0);
+    ck_assert_uint_eq(sim.open_maps, 0);
+    sim_env_close(&sim);
+    free(fake.bytes);
+}
+
+static struct slice record_of(int n)
+{
+    return slice_of(fake.bytes + fake.at[n], load_u32(fake.bytes + fake.at[n]));
+}
+
+static int dispatch(int n)
+{
+    struct message_dispatch out;
+    int rv = message_store_dispatch(&store, record_of(n), &out);
+    if (rv == 0) {
+        ck_assert_int_eq(out.physical_offset, fake.at[n]);
+        ck_assert_uint_eq(out.size, record_of(n).size);
+    }
+    return rv;
+}
+
+static void dispatch_ok(int from, int to)
+{
+    for (int n = from; n < to; n++)
+        ck_assert_int_eq(dispatch(n), 0);
+}
+
+/* Entries that begin at or behind the position. */
+static int first_at(int64_t position)
+{
+    int n = 0;
+    while (n < fake.count && fake.at[n] - 48 < position)
+        n++;
+    return n;
+}
+
+static void restart(int64_t position)
+{
+    message_store_close(&store);
+    open_store();
+    recover(position);
+    dispatch_ok(first_at(message_store_recovered_position(&store)), fake.count);
+}
+
+/* A mix: three topics, seven queues, keys, tags, some transactions. */
+static void fill(int count)
+{
+    static int64_t offsets[7];
+    static const char *const topics[] = {"A", "A", "A", "B", "B", "%RETRY%g", "C|d"};
+    static const int32_t ids[] = {0, 1, 2, 0, 5, 0, 17};
+    char properties[128];
+    if (fake.count == 0)
+        memset(offsets, 0, sizeof offsets);
+    for (int i = 0; i < count; i++) {
+        int n = fake.count;
+        int q = (n * 5 + n / 7) % 7;
+        int32_t flag = n % 29 == 3 ? MESSAGE_TRANSACTION_PREPARED : n % 31 == 4 ? MESSAGE_TRANSACTION_ROLLBACK : n % 2 == 0 ? MESSAGE_TRANSACTION_COMMIT : 0;
+        bool counted = flag == 0 || flag == MESSAGE_TRANSACTION_COMMIT;
+        snprintf(properties, sizeof properties, "UNIQ_KEY\x01U%d\x02KEYS\x01" "k%d k%d\x02TAGS\x01Tag%d", n, n % 13, n % 17, n % 3);
+        append_to_log((struct spec){topics[q], ids[q], counted ? offsets[q]++ : 0, properties, (uint32_t)(n % 90), flag, 1700000000000 + n * 10});
+    }
+}
+
+static uint32_t query(const char *topic, const char *key, int64_t begin, int64_t end, int64_t *offsets)
+{
+    int64_t time, offset;
+    return message_store_query(&store, slice_of_text(topic), slice_of_text(key), 64, begin, end, offsets, &time, &offset);
+}
+
+/* Every record is where it belongs, in queues and index. */
+static void check_all(void)
+{
+    for (int n = 0; n < fake.count; n++) {
+        struct message_dispatch d;
+        int64_t offsets[64];
+        ck_assert_int_eq(message_dispatch_decode(record_of(n), &d), 0);
+        int transaction = d.sys_flag & MESSAGE_TRANSACTION_MASK;
+        struct consume_queue *queue = message_store_queue(&store, d.topic, d.queue_id, false, NULL);
+        if (transaction == 0 || transaction == MESSAGE_TRANSACTION_COMMIT) {
+            struct consume_queue_unit unit;
+            ck_assert_ptr_nonnull(queue);
+            ck_assert(consume_queue_get(queue, d.queue_offset, &unit));
+            ck_assert_int_eq(unit.physical_offset, fake.at[n]);
+            ck_assert_int_eq(unit.size, (int32_t)d.size);
+            ck_assert_int_eq(unit.tags_code, message_tags_code(d.tags));
+        }
+        if (n % 50 == 7) {
+            int64_t last_time, last_offset;
+            uint32_t found = message_store_query(&store, d.topic, d.uniq_key, 64, 0, INT64_MAX, offsets, &last_time, &last_offset);
+            ck_assert_uint_eq(found, transaction == MESSAGE_TRANSACTION_ROLLBACK ? 0 : 1);
+            if (found > 0)
+                ck_assert_int_eq(offsets[0], fake.at[n]);
+        }
+    }
+}
+
+/* ---- dispatch ---- */
+
+START_TEST(golden_record)
+{
+    struct slice record = hex_bytes(
+        "000000cedaa320a7248c774f00000003"
+        "00000000000000000000000500000000"
+        "00000418000000000000018bcfe56800"
+        "c0a8010a0000d4310000018bcfe5687b"
+        "c0a8011400002a9f0000000000000000"
+        "000000000000001048656c6c6f20526f"
+        "636b65744d51203009546f7069635465"
+        "7374005a4b455953014f726465724944"
+        "30303102554e49515f4b455901433041"
+        "38303130413141324231384234414143"
+        "3234374237363030303030303002434c"
+        "55535445520144656661756c74436c75"
+        "7374657202544147530154616741");
+    ck_assert_uint_eq(record.size, 206);
+    struct message_dispatch out;
+    struct consume_queue_unit unit;
+    ck_assert_int_eq(message_store_dispatch(&store, record, &out), 0);
+    struct consume_queue *queue = message_store_queue(&store, SLICE_LITERAL("TopicTest"), 3, false, NULL);
+    ck_assert_ptr_nonnull(queue);
+    ck_assert_int_eq(queue->min_offset, 5);
+    ck_assert_int_eq(queue->max_offset, 6);
+    ck_assert(consume_queue_get(queue, 5, &unit));
+    ck_assert_int_eq(unit.physical_offset, 1048);
+    ck_assert_int_eq(unit.size, 206);
+    ck_assert_int_eq(unit.tags_code, 2598919);
+    /* Both keys, the unique one first. */
+    struct index_file *file = store.index->files[0];
+    ck_assert_uint_eq(file->count, 3);
+    ck_assert_uint_eq(load_u32(file->map + index_file_used(file, 1)), 570992434);
+    ck_assert_uint_eq(load_u32(file->map + index_file_used(file, 2)), 1231272886);
+    /* Invariant 21: again changes nothing. */
+    uint64_t digest = sim_env_digest(&sim, "/s");
+    ck_assert_int_eq(message_store_dispatch(&store, record, &out), 0);
+    ck_assert_uint_eq(sim_env_digest(&sim, "/s"), digest);
+    /* Cut short: refused. */
+    ck_assert_int_eq(message_store_dispatch(&store, slice_of(record.data, 205), &out), ERROR_MALFORMED);
+    /* With something behind it: as it is. */
+    uint8_t longer[300];
+    memcpy(longer, record.data, 206);
+    ck_assert_int_eq(message_store_dispatch(&store, slice_of(longer, 300), &out), 0);
+    ck_assert_uint_eq(out.size, 206);
+    hex_free(record);
+}
+END_TEST
+
+START_TEST(mixed)
+{
+    fill(3000);
+    dispatch_ok(0, 3000);
+    check_all();
+    ck_assert_int_eq(store.dispatched_offset, fake.end);
+}
+END_TEST
+
+/* Invariant 23. */
+START_TEST(delay_levels)
+{
+    static const struct {
+        const char *properties;
+        int64_t tags;
+    } rows[] = {
+        {"DELAY\x01" "3\x02TAGS\x01TagA", 1700000000123 + 10000},
+        {"DELAY\x01" "99", 1700000000123 + 30000}, /* clamped to the highest level */
+        {"DELAY\x01" "0\x02TAGS\x01TagA", 2598919},
+        {"DELAY\x01-1\x02TAGS\x01TagA", 2598919},
+        {"DELAY\x01x\x02TAGS\x01TagA", 2598919},
+        {"TAGS\x01TagA", 2598919},
+        {"KEYS\x01q", 0},
+    };
+    struct consume_queue_unit unit;
+    for (int i = 0; i < 7; i++) {
+        append_to_log((struct spec){"SCHEDULE_TOPIC_XXXX", 2, i, rows[i].properties, 1, 0, 1700000000123});
+        append_to_log((struct spec){"Plain", 2, i, rows[i].properties, 1, 0, 1700000000123});
+    }
+    dispatch_ok(0, 14);
+    for (int i = 0; i < 7; i++) {
+        ck_assert(consume_queue_get(message_store_queue(&store, SLICE_LITERAL("SCHEDULE_TOPIC_XXXX"), 2, false, NULL), i, &unit));
+        ck_assert_int_eq(unit.tags_code, rows[i].tags);
+    }
+    ck_assert(consume_queue_get(message_store_queue(&store, SLICE_LITERAL("Plain"), 2, false, NULL), 0, &unit));
+    ck_assert_int_eq(unit.tags_code, 2598919);
+}
+END_TEST
+
+/* Invariant 27 and spec 1.7. */
+START_TEST(transactions)
+{
+    static const char properties[] = "UNIQ_KEY\x01u\x02KEYS\x01k";
+    int64_t offsets[64];
+    append_to_log((struct spec){"T", 0, 0, properties, 1, MESSAGE_TRANSACTION_ROLLBACK, 1700000000000});
+    dispatch_ok(0, 1);
+    ck_assert_ptr_null(message_store_queue(&store, SLICE_LITERAL("T"), 0, false, NULL));
+    ck_assert_uint_eq(query("T", "u", 0, INT64_MAX, offsets), 0);
+    append_to_log((struct spec){"T", 0, 0, properties, 1, MESSAGE_TRANSACTION_PREPARED, 1700000000000});
+    dispatch_ok(1, 2);
+    ck_assert_ptr_null(message_store_queue(&store, SLICE_LITERAL("T"), 0, false, NULL));
+    ck_assert_uint_eq(query("T", "u", 0, INT64_MAX, offsets), 1);
+    append_to_log((struct spec){"T", 0, 0, properties, 1, MESSAGE_TRANSACTION_COMMIT, 1700000000000});
+    dispatch_ok(2, 3);
+    ck_assert_int_eq(message_store_max_offset(&store, SLICE_LITERAL("T"), 0), 1);
+    ck_assert_uint_eq(query("T", "u", 0, INT64_MAX, offsets), 2);
+}
+END_TEST
+
+START_TEST(never_skips_or_shifts)
+{
+    for (int64_t i = 0; i < 3; i++)
+        append_to_log((struct spec){"T", 0, i, "", 1, 0, 1});
+    int gap = append_to_log((struct spec){"T", 0, 4, "", 1, 0, 1});
+    int repeat = append_to_log((struct spec){"T", 0, 1, "", 1, 0, 1}); /* another record at a taken place */
+    int next = append_to_log((struct spec){"T", 0, 3, "", 1, 0, 1});
+    dispatch_ok(0, 3);
+    uint64_t digest = sim_env_digest(&sim, "/s");
+    ck_assert_int_eq(dispatch(gap), ERROR_DAMAGED);
+    ck_assert_int_eq(dispatch(repeat), ERROR_DAMAGED);
+    dispatch_ok(0, 3);
+    ck_assert_uint_eq(sim_env_digest(&sim, "/s"), digest);
+    ck_assert_int_eq(dispatch(next), 0);
+    ck_assert_int_eq(message_store_max_offset(&store, SLICE_LITERAL("T"), 0), 4);
+}
+END_TEST
+
+START_TEST(unsafe_topics)
+{
+    static const char *const topics[] = {"..", ".", "a/b", "../x", "/", "a\0b"};
+    for (int i = 0; i < 6; i++) {
+        struct slice topic = i == 5 ? slice_of("a\0b", 3) : slice_of_text(topics[i]);
+        ck_assert_ptr_null(message_store_queue(&store, topic, 0, true, &error));
+        ck_assert_int_eq(error.code, ERROR_INVALID);
+    }
+    ck_assert_ptr_null(message_store_queue(&store, slice_of(NULL, 0), 0, true, &error));
+    ck_assert_ptr_null(message_store_queue(&store, SLICE_LITERAL("ok"), -1, true, &error));
+    static uint8_t many[256];
+    memset(many, 'a', sizeof many);
+    ck_assert_ptr_null(message_store_queue(&store, slice_of(many, 256), 0, true, &error));
+    ck_assert_ptr_nonnull(message_store_queue(&store, slice_of(many, 255), 0, true, &error));
+    ck_assert_ptr_nonnull(message_store_queue(&store, SLICE_LITERAL("%DLQ%a|b"), 0, true, &error));
+    ck_assert(!sim_env_exists(&sim, "/s/consumequeue/%DLQ%a|b")); /* nothing on disk before the first unit */
+    append_to_log((struct spec){"a/b", 0, 0, "", 1, 0, 1});
+    ck_assert_int_eq(dispatch(0), ERROR_INVALID);
+    ck_assert(!sim_env_exists(&sim, "/s/consumequeue/a"));
+}
+END_TEST
+
+START_TEST(many_keys_in_a_small_index)
+{
+    char properties[32768];
+    size_t at = (size_t)snprintf(properties, sizeof properties, "KEYS\x01");
+    while (at < 32000)
+        at += (size_t)snprintf(properties + at, sizeof properties - at, "k%zu  ", at % 1000);
+    message_store_close(&store);
+    config.index_entries = 100;
+    open_store();
+    recover(0);
+    append_to_log((struct spec){"T", 0, 0, properties, 1, 0, 1700000000000});
+    append_to_log((struct spec){"T", 0, 1, "KEYS\x01last", 1, 0, 1700000000000});
+    dispatch_ok(0, 2);
+    int64_t offsets[64];
+    ck_assert_uint_eq(query("T", "last", 0, INT64_MAX, offsets), 1);
+    ck_assert_uint_eq(store.index->count, 2);
+}
+END_TEST
+
+/* ---- get message ---- */
+
+static struct get_message_result result;
+
+static enum get_message_status get(const char *topic, int32_t id, int64_t offset, int32_t count, const struct message_filter *filter)
+{
+    message_store_get_message(&store, slice_of_text(topic), id, offset, count, filter, &result);
+    return result.status;
+}
+
+static bool no_tags(void *context, int64_t code)
+{
+    (void)context, (void)code;
+    return false;
+}
+static bool even_tags(void *context, int64_t code)
+{
+    (*(int *)context)++;
+    return code % 2 == 0;
+}
+static bool short_record(void *context, struct slice record)
+{
+    (void)context;
+    return record.size < 100;
+}
+
+START_TEST(get_message_rows)
+{
+    ck_assert_int_eq(get("T", 0, 0, 32, NULL), GET_MESSAGE_NO_MESSAGE_IN_QUEUE);
+    ck_assert_int_eq(result.next_begin_offset, 0);
+    ck_assert_int_eq(get("T", 0, 7, 32, NULL), GET_MESSAGE_NO_MESSAGE_IN_QUEUE);
+    ck_assert_int_eq(result.next_begin_offset, 0);
+    ck_assert_int_eq(get("", 0, 7, 32, NULL), GET_MESSAGE_NO_MATCHED_LOGIC_QUEUE);
+    ck_assert_int_eq(get("T", -1, 7, 32, NULL), GET_MESSAGE_NO_MATCHED_LOGIC_QUEUE);
+    message_store_queue(&store, SLICE_LITERAL("T"), 0, true, NULL);
+    ck_assert_int_eq(get("T", 0, 0, 32, NULL), GET_MESSAGE_NO_MESSAGE_IN_QUEUE);
+    ck_assert_int_eq(result.max_offset, 0);
+
+    for (int64_t i = 0; i < 20; i++)
+        append_to_log((struct spec){"T", 0, i, "", (uint32_t)i, 0, 1700000000000 + i});
+    dispatch_ok(0, 20);
+    fake.min = fake.at[10] - 48;
+    ck_assert_int_eq(message_store_trim(&store, fake.min), 0);
+
+    /* Invariant 29: min 10, max 20. */
+    ck_assert_int_eq(get("T", 0, 3, 32, NULL), GET_MESSAGE_OFFSET_TOO_SMALL);
+    ck_assert_int_eq(result.next_begin_offset, 10);
+    ck_assert_int_eq(result.min_offset, 10);
+    ck_assert_int_eq(result.max_offset, 20);
+    ck_assert_int_eq(get("T", 0, -1, 32, NULL), GET_MESSAGE_OFFSET_TOO_SMALL);
+    ck_assert_int_eq(get("T", 0, INT64_MIN, 32, NULL), GET_MESSAGE_OFFSET_TOO_SMALL);
+    ck_assert_int_eq(get("T", 0, 20, 32, NULL), GET_MESSAGE_OFFSET_OVERFLOW_ONE);
+    ck_assert_int_eq(result.next_begin_offset, 20);
+    ck_assert_int_eq(get("T", 0, 25, 32, NULL), GET_MESSAGE_OFFSET_OVERFLOW_BADLY);
+    ck_assert_int_eq(result.next_begin_offset, 20);
+    ck_assert_int_eq(get("T", 0, INT64_MAX, 32, NULL), GET_MESSAGE_OFFSET_OVERFLOW_BADLY);
+    ck_assert_int_eq(get("T", 0, 15, 32, NULL), GET_MESSAGE_FOUND);
+    ck_assert_uint_eq(result.count, 5);
+    ck_assert_int_eq(result.next_begin_offset, 20);
+    ck_assert_int_eq(result.items[0].physical_offset, fake.at[15]);
+    ck_assert_uint_eq(result.items[4].size, record_of(19).size);
+    ck_assert_int_eq(get("T", 0, 15, 2, NULL), GET_MESSAGE_FOUND);
+    ck_assert_uint_eq(result.count, 2);
+    ck_assert_int_eq(result.next_begin_offset, 17);
+    ck_assert_int_eq(get("T", 0, 15, 0, NULL), GET_MESSAGE_FOUND);
+    ck_assert_uint_eq(result.count, 1);
+    ck_assert_int_eq(get("T", 0, 15, INT32_MIN, NULL), GET_MESSAGE_FOUND);
+    ck_assert_int_eq(get("T", 0, 15, INT32_MAX, NULL), GET_MESSAGE_FOUND);
+    ck_assert_uint_eq(result.count, 5);
+
+    /* The log has gone on being removed, the queue does not know yet. */
+    fake.min = fake.at[12] - 48;
+    ck_assert_int_eq(get("T", 0, 10, 32, NULL), GET_MESSAGE_FOUND);
+    ck_assert_uint_eq(result.count, 8);
+    ck_assert_int_eq(result.items[0].physical_offset, fake.at[12]);
+    fake.min = fake.end;
+    ck_assert_int_eq(get("T", 0, 10, 32, NULL), GET_MESSAGE_WAS_REMOVING);
+    ck_assert_int_eq(result.next_begin_offset, 20);
+    fake.min = 0;
+
+    const struct message_filter nothing = {NULL, no_tags, NULL};
+    ck_assert_int_eq(get("T", 0, 11, 32, &nothing), GET_MESSAGE_NO_MATCHED_MESSAGE);
+    ck_assert_int_eq(result.next_begin_offset, 20);
+    const struct message_filter shorts = {NULL, NULL, short_record};
+    ck_assert_int_eq(get("T", 0, 10, 32, &shorts), GET_MESSAGE_NO_MATCHED_MESSAGE); /* 92 bytes and 10 to 19 of body */
+    ck_assert_int_eq(result.next_begin_offset, 20);
+    fake.unreadable = true; /* the client filters again */
+    ck_assert_int_eq(get("T", 0, 10, 32, &shorts), GET_MESSAGE_FOUND);
+    fake.unreadable = false;
+
+    /* Nothing ahead of the commit position, whatever the queue holds. */
+    int64_t end = fake.end;
+    fake.end = fake.at[15] + 10;
+    ck_assert_int_eq(get("T", 0, 14, 32, NULL), GET_MESSAGE_FOUND);
+    ck_assert_uint_eq(result.count, 1);
+    ck_assert_int_eq(result.next_begin_offset, 15);
+    ck_assert_int_eq(get("T", 0, 15, 32, NULL), GET_MESSAGE_OFFSET_OVERFLOW_ONE);
+    ck_assert_int_eq(result.next_begin_offset, 15);
+    fake.end = end;
+    ck_assert_str_eq(get_message_status_name(GET_MESSAGE_WAS_REMOVING), "MESSAGE_WAS_REMOVING");
+    ck_assert_str_eq(get_message_status_name(GET_MESSAGE_FOUND), "FOUND");
+}
+END_TEST
+
+/* Invariant 31. */
+START_TEST(batch_limits)
+{
+    for (int64_t i = 0; i < 40; i++)
+        append_to_log((struct spec){"Small", 0, i, "", 10, 0, 1});
+    for (int64_t i = 0; i < 3; i++)
+        append_to_log((struct spec){"Big", 0, i, "", 200 * 1024, 0, 1});
+    append_to_log((struct spec){"Huge", 0, 0, "", 300000, 0, 1});
+    dispatch_ok(0, fake.count);
+    ck_assert_int_eq(get("Small", 0, 0, 64, NULL), GET_MESSAGE_FOUND);
+    ck_assert_uint_eq(result.count, 32);
+    ck_assert_int_eq(result.next_begin_offset, 32);
+    ck_assert_uint_eq(result.total_size, 32 * record_of(0).size);
+    ck_assert_int_eq(result.last_physical_offset, fake.at[32]);
+    ck_assert_int_eq(get("Big", 0, 0, 32, NULL), GET_MESSAGE_FOUND);
+    ck_assert_uint_eq(result.count, 1);
+    ck_assert_int_eq(result.next_begin_offset, 1);
+    ck_assert_int_eq(get("Huge", 0, 0, 32, NULL), GET_MESSAGE_FOUND);
+    ck_assert_uint_eq(result.count, 1);
+}
+END_TEST
+
+/* Invariant 32, and the border of a queue's file. */
+START_TEST(scan_limits)
+{
+    for (int64_t i = 0; i < CQ_UNITS + 900; i++)
+        append_to_log((struct spec){"T", 0, i, "TAGS\x01TagA", 1, 0, 1});
+    dispatch_ok(0, fake.count);
+    const struct message_filter nothing = {NULL, no_tags, NULL};
+    int seen = 0;
+    const struct message_filter even = {&seen, even_tags, NULL};
+    ck_assert_int_eq(get("T", 0, 0, 32, &nothing), GET_MESSAGE_NO_MATCHED_MESSAGE);
+    ck_assert_int_eq(result.next_begin_offset, 800);
+    ck_assert_int_eq(get("T", 0, 0, 900, &even), GET_MESSAGE_NO_MATCHED_MESSAGE); /* TagA is odd */
+    ck_assert_int_eq(result.next_begin_offset, 900);
+    ck_assert_int_eq(seen, 900);
+    ck_assert_int_eq(get("T", 0, 800, 32, &nothing), GET_MESSAGE_NO_MATCHED_MESSAGE);
+    ck_assert_int_eq(result.next_begin_offset, CQ_UNITS);
+    ck_assert_int_eq(get("T", 0, CQ_UNITS - 3, 32, NULL), GET_MESSAGE_FOUND);
+    ck_assert_uint_eq(result.count, 3);
+    ck_assert_int_eq(result.next_begin_offset, CQ_UNITS);
+    ck_assert_int_eq(get("T", 0, CQ_UNITS + 200, 32, &nothing), GET_MESSAGE_NO_MATCHED_MESSAGE);
+    ck_assert_int_eq(result.next_begin_offset, CQ_UNITS + 900);
+}
+END_TEST
+
+/* ---- by time, by key, single records ---- */
+
+START_TEST(offset_by_time)
+{
+    static const int64_t times[] = {1000, 1010, 1010, 1010, 1030, 1031, 1100};
+    ck_assert_int_eq(message_store_offset_by_time(&store, SLICE_LITERAL("T"), 0, 5), 0);
+    for (int64_t i = 0; i < 7; i++)
+        append_to_log((struct spec){"T", 0, i, "", 1, 0, times[i]});
+    dispatch_ok(0, 7);
+    static const int64_t rows[][2] = {{0, 0}, {999, 0}, {1000, 0}, {1004, 0}, {1005, 0}, {1006, 1}, {1010, 1}, {1011, 3}, {1020, 3}, {1021, 4},
+                                      {1030, 4}, {1031, 5}, {1065, 5}, {1066, 6}, {1100, 6}, {1101, 6}, {INT64_MAX, 6}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        ck_assert_msg(message_store_offset_by_time(&store, SLICE_LITERAL("T"), 0, rows[i][0]) == rows[i][1], "time %lld", (long long)rows[i][0]);
+    ck_assert_int_eq(message_store_store_time(&store, SLICE_LITERAL("T"), 0, 4), 1030);
+    ck_assert_int_eq(message_store_store_time(&store, SLICE_LITERAL("T"), 0, 7), -1);
+    ck_assert_int_eq(message_store_store_time(&store, SLICE_LITERAL("T"), 1, 0), -1);
+    ck_assert_int_eq(message_store_earliest_time(&store), 1000);
+    /* Retention: below the log's begin nothing is looked at. */
+    fake.min = fake.at[4] - 48;
+    message_store_trim(&store, fake.min);
+    ck_assert_int_eq(message_store_offset_by_time(&store, SLICE_LITERAL("T"), 0, 0), 4);
+    ck_assert_int_eq(message_store_min_offset(&store, SLICE_LITERAL("T"), 0), 4);
+    ck_assert_int_eq(message_store_earliest_time(&store), 1030);
+    fake.min = fake.end;
+    message_store_trim(&store, fake.min);
+    ck_assert_int_eq(message_store_offset_by_time(&store, SLICE_LITERAL("T"), 0, 0), 7);
+    ck_assert_int_eq(message_store_earliest_time(&store), -1);
+}
+END_TEST
+
+START_TEST(single_records)
+{
+    fill(50);
+    dispatch_ok(0, 50);
+    for (int n = 0; n < 50; n++) {
+        ck_assert_uint_eq(message_store_record_size(&store, fake.at[n]), record_of(n).size);
+        ck_assert_int_eq(message_store_record_time(&store, fake.at[n]), 1700000000000 + n * 10);
+        ck_assert_uint_eq(message_store_record_size(&store, fake.at[n] + 1), 0);
+        ck_assert_uint_eq(message_store_record_size(&store, fake.at[n] - 48), 0);
+    }
+    static const int64_t wrong[] = {-1, INT64_MIN, INT64_MAX, INT64_MAX - 50};
+    for (int i = 0; i < 4; i++)
+        ck_assert_uint_eq(message_store_record_size(&store, wrong[i]), 0);
+    ck_assert_uint_eq(message_store_record_size(&store, fake.end), 0);
+    fake.end--; /* the last one is not committed */
+    ck_assert_uint_eq(message_store_record_size(&store, fake.at[49]), 0);
+    fake.end++;
+    fake.min = fake.at[1] - 48;
+    ck_assert_uint_eq(message_store_record_size(&store, fake.at[0]), 0);
+}
+END_TEST
+
+START_TEST(query_by_key)
+{
+    int64_t offsets[64], time, offset;
+    ck_assert_uint_eq(query("T", "k", 0, INT64_MAX, offsets), 0);
+    append_to_log((struct spec){"T", 0, 0, "UNIQ_KEY\x01" "Aa\x02KEYS\x01one two  one", 1, 0, 1700000001500});
+    append_to_log((struct spec){"T", 0, 1, "UNIQ_KEY\x01" "BB\x02KEYS\x01two", 1, 0, 1700000002500}); /* same hash as Aa */
+    append_to_log((struct spec){"U", 0, 0, "KEYS\x01two", 1, MESSAGE_STORE_HOST_V6, 1700000003500});
+    append_to_log((struct spec){"T", 1, 0, "KEYS\x01two", 1, 0, 1700000004500});
+    dispatch_ok(0, 4);
+    /* Invariant 26: hashes collide, keys do not. */
+    ck_assert_uint_eq(query("T", "Aa", 0, INT64_MAX, offsets), 1);
+    ck_assert_int_eq(offsets[0], fake.at[0]);
+    ck_assert_uint_eq(query("T", "BB", 0, INT64_MAX, offsets), 1);
+    ck_assert_int_eq(offsets[0], fake.at[1]);
+    ck_assert_uint_eq(query("T", "one", 0, INT64_MAX, offsets), 1); /* named twice, found once */
+    ck_assert_uint_eq(query("T", "two", 0, INT64_MAX, offsets), 3);
+    ck_assert_int_eq(offsets[0], fake.at[0]);
+    ck_assert_int_eq(offsets[1], fake.at[1]);
+    ck_assert_int_eq(offsets[2], fake.at[3]);
+    ck_assert_uint_eq(query("U", "two", 0, INT64_MAX, offsets), 1);
+    ck_assert_uint_eq(query("T", "tw", 0, INT64_MAX, offsets), 0);
+    ck_assert_uint_eq(query("T", "one two", 0, INT64_MAX, offsets), 0);
+    ck_assert_uint_eq(query("T", "", 0, INT64_MAX, offsets), 0);
+    /* By exact store time, not by whole seconds. */
+    ck_assert_uint_eq(query("T", "two", 1700000001501, INT64_MAX, offsets), 2);
+    ck_assert_uint_eq(query("T", "two", 1700000001500, 1700000001500, offsets), 1);
+    ck_assert_uint_eq(query("T", "two", 0, 1700000004499, offsets), 2);
+    ck_assert_uint_eq(query("T", "two", INT64_MIN, 0, offsets), 0);
+    ck_assert_uint_eq(message_store_query(&store, SLICE_LITERAL("T"), SLICE_LITERAL("two"), 2, 0, INT64_MAX, offsets, &time, &offset), 2);
+    ck_assert_int_eq(offsets[0], fake.at[1]); /* the newest two */
+    ck_assert_int_eq(offset, fake.at[3]);
+    ck_assert_int_eq(time, 1700000004500);
+}
+END_TEST
+
+START_TEST(query_over_many_files)
+{
+    message_store_close(&store);
+    config.index_entries = 64;
+    open_store();
+    recover(0);
+    int64_t offsets[64];
+    for (int64_t i = 0; i < 300; i++)
+        append_to_log((struct spec){"T", 0, i, i % 10 == 0 ? "UNIQ_KEY\x01same\x02KEYS\x01ten" : "UNIQ_KEY\x01same", 1, 0, 1700000000000 + i * 1000});
+    dispatch_ok(0, 300);
+    ck_assert_uint_ge(store.index->count, 5);
+    ck_assert_uint_eq(query("T", "ten", 0, INT64_MAX, offsets), 30);
+    for (int i = 0; i < 30; i++)
+        ck_assert_int_eq(offsets[i], fake.at[i * 10]);
+    ck_assert_uint_eq(query("T", "same", 0, INT64_MAX, offsets), 64);
+    ck_assert_int_eq(offsets[63], fake.at[299]);
+    ck_assert_int_eq(offsets[0], fake.at[236]);
+    ck_assert_uint_eq(query("T", "ten", 1700000100000, 1700000200000, offsets), 11);
+    fake.min = fake.at[150] - 48;
+    ck_assert_int_eq(message_store_trim(&store, fake.min), 0);
+    ck_assert_uint_eq(query("T", "ten", 0, INT64_MAX, offsets), 15);
+    ck_assert_int_eq(offsets[0], fake.at[150]);
+}
+END_TEST
+
+/* ---- recovery ---- */
+
+/* Cut back to every entry border and dispatched again: the same bytes each time. */
+START_TEST(recovery_everywhere)
+{
+    fill(1200);
+    dispatch_ok(0, 1200);
+    uint64_t queues = sim_env_digest(&sim, "/s/consumequeue");
+    for (int n = 1200; n >= 0; n -= n > 1150 || n < 30 ? 1 : 37) {
+        int64_t position = n == 1200 ? fake.end : fake.at[n] - 48;
+        message_store_close(&store);
+        open_store();
+        recover(position);
+        ck_assert_int_eq(message_store_recovered_position(&store), n == 0 ? 0 : position);
+        /* Nothing of it or behind is left. */
+        if (n < 1200) {
+            struct message_dispatch d;
+            int64_t offsets[64], time, offset;
+            ck_assert_int_eq(message_dispatch_decode(record_of(n), &d), 0);
+            if ((d.sys_flag & MESSAGE_TRANSACTION_MASK) % MESSAGE_TRANSACTION_COMMIT == 0)
+                ck_assert_int_eq(message_store_max_offset(&store, d.topic, d.queue_id), d.queue_offset);
+            ck_assert_uint_eq(message_store_query(&store, d.topic, d.uniq_key, 64, 0, INT64_MAX, offsets, &time, &offset), 0);
+        }
+        dispatch_ok(n, 1200);
+        ck_assert_uint_eq(sim_env_digest(&sim, "/s/consumequeue"), queues);
+        check_all();
+    }
+}
+END_TEST
+
+START_TEST(rebuilt_from_nothing)
+{
+    fill(3000);
+    dispatch_ok(0, 3000);
+    ck_assert_int_eq(message_store_sync(&store), 0);
+    uint64_t queues = sim_env_digest(&sim, "/s/consumequeue");
+    /* The queues' directory is gone. */
+    message_store_close(&store);
+    static const char *const names[] = {"A/0", "A/1", "A/2", "B/0", "B/5", "%RETRY%g/0", "C|d/17"};
+    for (int i = 0; i < 7; i++) {
+        char path[100];
+        snprintf(path, sizeof path, "/s/consumequeue/%s/00000000000000000000", names[i]);
+        sim_env_remove(&sim, path);
+    }
+    open_store();
+    recover(fake.end);
+    ck_assert_int_eq(message_store_recovered_position(&store), 0);
+    dispatch_ok(0, 3000);
+    ck_assert_uint_eq(sim_env_digest(&sim, "/s/consumequeue"), queues);
+    check_all();
+}
+END_TEST
+
+START_TEST(index_directory_lost)
+{
+    fill(500);
+    dispatch_ok(0, 500);
+    uint64_t queues = sim_env_digest(&sim, "/s/consumequeue");
+    char path[200];
+    snprintf(path, sizeof path, "%s", store.index->files[0]->path);
+    message_store_close(&store);
+    sim_env_remove(&sim, path);
+    ck_assert_int_eq(sim.env.ops->remove_dir(&sim.env, "/s/index"), 0);
+    restart(fake.end);
+    ck_assert_int_eq(message_store_recovered_position(&store), 0);
+    ck_assert_uint_eq(sim_env_digest(&sim, "/s/consumequeue"), queues);
+    check_all();
+}
+END_TEST
+
+/* Broken units near a queue's end: dispatching resumes early enough, from an entry's begin. */
+START_TEST(damaged_queue)
+{
+    fill(1500);
+    dispatch_ok(0, 1500);
+    uint64_t queues = sim_env_digest(&sim, "/s/consumequeue");
+    for (int64_t back = 2; back < 12; back++) {
+        struct consume_queue *queue = message_store_queue(&store, SLICE_LITERAL("B"), 5, false, NULL);
+        uint64_t byte = (uint64_t)(queue->max_offset - back) * 20;
+        if (byte / 4096 != (uint64_t)(queue->max_offset - 1) * 20 / 4096)
+            break;
+        memset(mapped_file_queue_at(&queue->files, byte, 20), back % 2 == 0 ? 0 : 0x5A, 20);
+        message_store_close(&store);
+        open_store();
+        recover(fake.end);
+        int64_t resume = message_store_recovered_position(&store);
+        ck_assert_int_lt(resume, fake.end);
+        int n = first_at(resume);
+        ck_assert_int_eq(fake.at[n] - 48, resume);
+        dispatch_ok(n, 1500);
+        ck_assert_uint_eq(sim_env_digest(&sim, "/s/consumequeue"), queues);
+        check_all();
+    }
+}
+END_TEST
+
+/* Dispatching resumes anywhere before what the queues hold. */
+START_TEST(repeats_from_earlier)
+{
+    fill(800);
+    dispatch_ok(0, 800);
+    uint64_t all = sim_env_digest(&sim, "/s");
+    for (int n = 0; n < 800; n += 61) {
+        dispatch_ok(n, 800);
+        ck_assert_uint_eq(sim_env_digest(&sim, "/s"), all);
+    }
+    check_all();
+}
+END_TEST
+
+/* ---- deletion ---- */
+
+START_TEST(delete_and_create_again)
+{
+    for (int64_t i = 0; i < 5; i++)
+        append_to_log((struct spec){"T", (int32_t)(i % 2), i / 2, "TAGS\x01old", 1, 0, 1});
+    append_to_log((struct spec){"Other", 0, 0, "", 1, 0, 1});
+    dispatch_ok(0, 6);
+    ck_assert_int_eq(message_store_delete_topic(&store, SLICE_LITERAL("T")), 0);
+    ck_assert(!sim_env_exists(&sim, "/s/consumequeue/T"));
+    ck_assert_ptr_null(message_store_queue(&store, SLICE_LITERAL("T"), 0, false, NULL));
+    ck_assert_int_eq(message_store_max_offset(&store, SLICE_LITERAL("Other"), 0), 1);
+    ck_assert_int_eq(message_store_delete_topic(&store, SLICE_LITERAL("T")), 0);
+    ck_assert_int_eq(message_store_delete_topic(&store, SLICE_LITERAL("..")), ERROR_INVALID);
+    ck_assert(sim_env_exists(&sim, "/s/consumequeue"));
+    int deletion = fake.count;
+    for (int64_t i = 0; i < 8; i++)
+        append_to_log((struct spec){"T", 0, i, "TAGS\x01new", 1, 0, 1});
+    dispatch_ok(6, fake.count);
+    ck_assert_int_eq(message_store_max_offset(&store, SLICE_LITERAL("T"), 0), 8);
+    uint64_t all = sim_env_digest(&sim, "/s/consumequeue");
+
+    /* A start that repeats from before the deletion, with all its units there: old ones are passed over, the deletion comes again. */
+    message_store_close(&store);
+    open_store();
+    recover(fake.end);
+    for (int from = 0; from <= 6; from++) {
+        dispatch_ok(from, deletion);
+        ck_assert_int_eq(message_store_delete_topic(&store, SLICE_LITERAL("T")), 0);
+        dispatch_ok(deletion, fake.count);
+        ck_assert_uint_eq(sim_env_digest(&sim, "/s/consumequeue"), all);
+    }
+    /* Killed anywhere, with any checkpoint before. */
+    for (int done = 0; done <= fake.count; done++) {
+        for (int checkpoint = 0; checkpoint <= done; checkpoint++) {
+            message_store_close(&store);
+            open_store();
+            recover(0);
+            for (int n = 0; n < done; n++) {
+                if (n == deletion)
+                    message_store_delete_topic(&store, SLICE_LITERAL("T"));
+                dispatch_ok(n, n + 1);
+            }
+            message_store_close(&store);
+            open_store();
+            recover(checkpoint == fake.count ? fake.end : fake.at[checkpoint] - 48);
+            for (int n = first_at(message_store_recovered_position(&store)); n < fake.count; n++) {
+                if (n == deletion)
+                    ck_assert_int_eq(message_store_delete_topic(&store, SLICE_LITERAL("T")), 0);
+                dispatch_ok(n, n + 1);
+            }
+            ck_assert_uint_eq(sim_env_digest(&sim, "/s/consumequeue"), all);
+        }
+    }
+}
+END_TEST
+
+/* ---- faults ---- */
+
+START_TEST(full_disk)
+{
+    fill(3000);
+    uint64_t expected;
+    dispatch_ok(0, 3000);
+    expected = sim_env_digest(&sim, "/s/consumequeue");
+    message_store_close(&store);
+    sim_env_close(&sim);
+    sim_env_init(&sim, 4, NULL);
+    open_store();
+    recover(0);
+    int waits = 0;
+    for (int n = 0; n < 3000; n++) {
+        sim.disk_bytes = sim.used_bytes;
+        int rv = dispatch(n);
+        while (rv == ERROR_NO_SPACE) {
+            waits++;
+            sim.disk_bytes += 4096;
+            rv = dispatch(n);
+        }
+        ck_assert_int_eq(rv, 0);
+    }
+    ck_assert_int_gt(waits, 10);
+    sim.disk_bytes = 0;
+    ck_assert_uint_eq(sim_env_digest(&sim, "/s/consumequeue"), expected);
+    check_all();
+}
+END_TEST
+
+/* The process dies inside any call: a start with any checkpoint up to there completes everything. */
+START_TEST(killed_in_any_call)
+{
+    fill(400);
+    dispatch_ok(0, 400);
+    uint64_t expected = sim_env_digest(&sim, "/s/consumequeue");
+    for (uint64_t n = 1; n < 120; n++) {
+        message_store_close(&store);
+        sim_env_close(&sim);
+        sim_env_init(&sim, 100 + n, NULL);
+        open_store();
+        recover(0);
+        sim_env_kill_at(&sim, SIM_ALL, n);
+        int done = 0;
+        while (done < 400 && !sim.dead && dispatch(done) == 0) {
+            done++;
+            if (done % 100 == 0 && message_store_sync(&store) != 0)
+                break;
+        }
+        bool died = sim.dead;
+        message_store_close(&store);
+        sim_env_restart(&sim);
+        int checkpoint = done == 0 ? 0 : (int)sim_env_chance(&sim, (uint64_t)done);
+        open_store();
+        recover(fake.at[checkpoint] - 48);
+        ck_assert_int_le(message_store_recovered_position(&store), fake.at[checkpoint] - 48);
+        dispatch_ok(first_at(message_store_recovered_position(&store)), 400);
+        ck_assert_uint_eq(sim_env_digest(&sim, "/s/consumequeue"), expected);
+        check_all();
+        if (!died)
+            break;
+    }
+}
+END_TEST
+
+/* Power cuts: what the last finished sync covered needs no more than dispatching from there. */
+START_TEST(power_cuts)
+{
+    fill(4000);
+    int synced = 0, done = 0;
+    for (int round = 0; round < 80 && synced < 4000; round++) {
+        sim.writeback_per_mille = 30;
+        int goal = done + (int)sim_env_chance(&sim, 120);
+        while (done < goal && done < 4000)
+            dispatch_ok(done, done + 1), done++;
+        struct message_store_sync_job job;
+        int at = done;
+        ck_assert_int_eq(message_store_sync_begin(&store, &job), 0);
+        /* Dispatching goes on while the job runs. */
+        for (int i = 0; i < 20 && done < 4000; i++)
+            dispatch_ok(done, done + 1), done++;
+        bool cut_inside = sim_env_chance(&sim, 4) == 0;
+        if (cut_inside)
+            sim_env_kill_at(&sim, SIM_SYNC | SIM_SYNC_DIR, 1 + sim_env_chance(&sim, 6));
+        message_store_sync_run(&job);
+        if (job.result == 0)
+            synced = at;
+        message_store_sync_end(&store, &job);
+        goal = done + (int)sim_env_chance(&sim, 200);
+        while (!sim.dead && done < goal && done < 4000)
+            dispatch_ok(done, done + 1), done++;
+        sim.writeback_per_mille = 0;
+        if (round % 3 == 2 && !sim.dead)
+            continue;
+        sim_env_power_cut(&sim);
+        message_store_close(&store);
+        sim_env_restart(&sim);
+        open_store();
+        int64_t position = synced == 4000 ? fake.end : fake.at[synced] - 48;
+        store.synced_position = position;
+        recover(position);
+        done = first_at(message_store_recovered_position(&store));
+        /* Nothing that was synced is lost: dispatching does not start earlier. */
+        if (synced > 0)
+            ck_assert_int_eq(done, synced);
+    }
+    dispatch_ok(done, 4000);
+    ck_assert_int_gt(synced, 1000);
+    check_all();
+}
+END_TEST
+
+START_TEST(sync_fails)
+{
+    fill(100);
+    dispatch_ok(0, 100);
+    sim_env_fail_at(&sim, SIM_SYNC, 2, EIO, false);
+    ck_assert_int_eq(message_store_sync(&store), ERROR_IO);
+    ck_assert(store.sync_broken);
+    ck_assert_int_eq(message_store_sync(&store), ERROR_IO);
+    check_all();
+}
+END_TEST
+
+/* A topic deleted, and log removed, while a sync job is out. */
+START_TEST(sync_job_outlives_what_it_syncs)
+{
+    struct message_store_sync_job job;
+    message_store_close(&store);
+    config.index_entries = 64;
+    open_store();
+    recover(0);
+    fill(1200);
+    dispatch_ok(0, 1200);
+    ck_assert_int_eq(message_store_sync_begin(&store, &job), 0);
+    ck_assert_int_eq(message_store_delete_topic(&store, SLICE_LITERAL("A")), 0);
+    fake.min = fake.at[900] - 48;
+    ck_assert_int_eq(message_store_trim(&store, fake.min), 0);
+    message_store_sync_run(&job);
+    ck_assert_int_eq(job.result, 0);
+    message_store_sync_end(&store, &job);
+    /* Little is dirty: little is done. */
+    ck_assert_int_eq(message_store_sync(&store), 0);
+    uint64_t calls = sim_env_calls(&sim, SIM_SYNC);
+    ck_assert_int_eq(message_store_sync(&store), 0);
+    ck_assert_uint_eq(sim_env_calls(&sim, SIM_SYNC), calls);
+}
+END_TEST
+
+START_TEST(clean_stop_needs_no_rebuild)
+{
+    fill(300);
+    dispatch_ok(0, 300);
+    ck_assert_int_eq(message_store_sync(&store), 0);
+    message_store_close(&store);
+    sim_env_power_cut(&sim);
+    sim_env_restart(&sim);
+    open_store();
+    ck_assert_uint_eq(load_u32(store.index->files[0]->map + index_file_used(store.index->files[0], 0) + 8), 1);
+    recover(fake.end);
+    ck_assert_int_eq(message_store_recovered_position(&store), fake.end);
+    check_all();
+}
+END_TEST
+
+START_TEST(many_queues)
+{
+    char topic[32];
+    for (int i = 0; i < 1500; i++) {
+        snprintf(topic, sizeof topic, "topic-%d", i / 8);
+        append_to_log((struct spec){topic, i % 8, 0, "", 1, 0, 1});
+    }
+    dispatch_ok(0, 1500);
+    ck_assert_uint_eq(sim.open_files, 0);
+    ck_assert_uint_le(sim.used_bytes, 1500 * 4096);
+    restart(fake.end);
+    ck_assert_int_eq(message_store_recovered_position(&store), fake.end);
+    for (int i = 0; i < 1500; i += 7) {
+        snprintf(topic, sizeof topic, "topic-%d", i / 8);
+        ck_assert_int_eq(message_store_max_offset(&store, slice_of_text(topic), i % 8), 1);
+    }
+    message_store_reset_append_offsets(&store);
+    ck_assert_int_eq(message_store_queue(&store, SLICE_LITERAL("topic-0"), 0, false, NULL)->append_offset, 1);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("message_store");
+    TCase *tcase = tcase_create("core");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_checked_fixture(tcase, set_up, tear_down);
+    tcase_add_test(tcase, golden_record);
+    tcase_add_test(tcase, mixed);
+    tcase_add_test(tcase, delay_levels);
+    tcase_add_test(tcase, transactions);
+    tcase_add_test(tcase, never_skips_or_shifts);
+    tcase_add_test(tcase, unsafe_topics);
+    tcase_add_test(tcase, many_keys_in_a_small_index);
+    tcase_add_test(tcase, get_message_rows);
+    tcase_add_test(tcase, batch_limits);
+    tcase_add_test(tcase, scan_limits);
+    tcase_add_test(tcase, offset_by_time);
+    tcase_add_test(tcase, single_records);
+    tcase_add_test(tcase, query_by_key);
+    tcase_add_test(tcase, query_over_many_files);
+    tcase_add_test(tcase, recovery_everywhere);
+    tcase_add_test(tcase, rebuilt_from_nothing);
+    tcase_add_test(tcase, index_directory_lost);
+    tcase_add_test(tcase, damaged_queue);
+    tcase_add_test(tcase, repeats_from_earlier);
+    tcase_add_test(tcase, delete_and_create_again);
+    tcase_add_test(tcase, full_disk);
+    tcase_add_test(tcase, killed_in_any_call);
+    tcase_add_test(tcase, power_cuts);
+    tcase_add_test(tcase, sync_fails);
+    tcase_add_test(tcase, sync_job_outlives_what_it_syncs);
+    tcase_add_test(tcase, clean_stop_needs_no_rebuild);
+    tcase_add_test(tcase, many_queues);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}
