@@ -48,6 +48,7 @@ struct link {
     bool waiting_answer;   /* for it */
     bool goodbye;          /* it is the 104 of a clean stop */
     uint32_t back_off_ms;
+    unsigned choice; /* which of a name's addresses is tried */
     uv_tcp_t tcp;
     uv_timer_t timer;
     uv_getaddrinfo_t resolve;
@@ -364,7 +365,14 @@ static void on_resolved(uv_getaddrinfo_t *resolve, int status, struct addrinfo *
             complain(link, "no such host", uv_strerror(status));
         link_close(link);
     } else {
-        link_connect(link, found->ai_addr);
+        /* A name may stand for addresses of which only some answer (localhost: ::1 and 127.0.0.1): after a failure the next is tried. */
+        unsigned count = 0, place;
+        for (struct addrinfo *one = found; one != NULL; one = one->ai_next)
+            count++;
+        struct addrinfo *chosen = found;
+        for (place = link->choice % count; place != 0; place--)
+            chosen = chosen->ai_next;
+        link_connect(link, chosen->ai_addr);
     }
     uv_freeaddrinfo(found);
     registrar_part_closed(registrar);
@@ -455,6 +463,8 @@ static void on_tcp_closed(uv_handle_t *handle)
 static void link_close(struct link *link)
 {
     uv_timer_stop(&link->timer);
+    if (link->state == LINK_CONNECTING)
+        link->choice++;
     link->state = LINK_CLOSED;
     if (link->tcp_open) {
         if (!uv_is_closing((uv_handle_t *)&link->tcp))
