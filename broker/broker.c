@@ -148,11 +148,11 @@ static void root_path(const struct broker *broker, const char *name, char out[10
     snprintf(out, 1024, "%s/%s", broker->config.store_path_root_dir, name);
 }
 
-/* Two processes on one directory would write one log twice. */
-static int take_directory(struct broker *broker, struct error *error)
+int broker_take_directory(struct broker *broker, struct error *error)
 {
     char path[1024];
     struct env *env = &broker->env;
+    env_real_init(env);
     const char *root = broker->config.store_path_root_dir;
     int rv = env->ops->make_dir(env, root);
     if (rv != 0)
@@ -277,9 +277,8 @@ int broker_open(struct broker *broker, uv_loop_t *loop, struct error *error)
 {
     int rv;
     broker->loop = loop;
-    env_real_init(&broker->env);
     broker->boot_ms = env_now_ms(&broker->env);
-    if ((rv = resolve_store_host(broker, error)) != 0 || (rv = take_directory(broker, error)) != 0 || (rv = open_parts(broker, error)) != 0 ||
+    if ((rv = resolve_store_host(broker, error)) != 0 || (rv = open_parts(broker, error)) != 0 ||
         (rv = open_log(broker, error)) != 0 || (rv = metadata_start(broker, error)) != 0)
         return rv;
     mark_running(broker, true);

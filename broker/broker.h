@@ -45,9 +45,11 @@ struct broker {
     void *stopped_argument;
 };
 
-/* Takes the directory, recovers the log, joins the group and listens. config must be finished (broker_config_finish), everything else zeroed.
- * ERROR_LOCKED: another process has the directory. ERROR_DAMAGED: see its message. After a failure the process is to end: what was opened is
- * left as it is. */
+/* Makes storePathRootDir and locks it: two processes on one directory would write one log twice (and one log file, so this comes before log_open).
+ * config must be finished (broker_config_finish), everything else zeroed. ERROR_LOCKED: another process has it. */
+int broker_take_directory(struct broker *broker, struct error *error);
+/* Recovers the log, joins the group and listens. ERROR_DAMAGED: see its message. After a failure the process is to end: what was opened is left
+ * as it is. */
 int broker_open(struct broker *broker, uv_loop_t *loop, struct error *error);
 /* Clean stop: unregisters, hands leadership over, answers what waits, syncs; `stopped` is called from the loop, once. Then run the loop until
  * nothing is left in it, and broker_free. */

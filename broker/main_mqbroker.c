@@ -222,8 +222,7 @@ int main(int argc, char **argv)
         files.rlim_cur = files.rlim_max;
         (void)setrlimit(RLIMIT_NOFILE, &files);
     }
-    rv = open_log_file(config, &error);
-    if (rv != 0)
+    if (broker_take_directory(&program.broker, &error) != 0 || open_log_file(config, &error) != 0)
         return fail(&error);
     return run(&error);
 }
