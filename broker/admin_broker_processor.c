@@ -133,8 +133,12 @@ static void update_and_create_subscription_group(struct broker *broker, struct r
     struct error error;
     arena_init(&arena, 64 * 1024);
     int rv = subscription_group_config_decode(&config, &arena, request->command->body, &error);
-    if (rv == 0)
-        rv = group_validate(config.group_name, &error);
+    if (rv != 0) {
+        reply_body_error(broker, &request->reply_to, &error);
+        arena_close(&arena);
+        return;
+    }
+    rv = group_validate(config.group_name, &error);
     if (rv == 0 && broker->groups->count >= SUBSCRIPTION_GROUP_TABLE_MAX && subscription_group_find(broker->groups, config.group_name) == NULL)
         rv = error_set(&error, ERROR_BUSY, "this broker holds %u groups, which is the limit", SUBSCRIPTION_GROUP_TABLE_MAX);
     if (rv != 0) {

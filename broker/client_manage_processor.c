@@ -12,6 +12,7 @@
 #include "broker/metadata.h"
 #include "broker/processor.h"
 #include "broker/queue_lock.h"
+#include "broker/reply.h"
 #include "broker/subscription_group.h"
 #include "broker/topic_config.h"
 #include "proto/check_client_config.h"
@@ -61,7 +62,7 @@ static void heart_beat(struct broker *broker, struct request *request)
     struct heartbeat_data data;
     struct error error;
     if (heartbeat_data_decode(&data, request->command->body, &error) != 0) {
-        reply_simple(broker, &request->reply_to, RESPONSE_SYSTEM_ERROR, "heart-beat: %s", error.message);
+        reply_body_error(broker, &request->reply_to, &error);
         return;
     }
     int rv = client_registry_heart_beat(broker, request, &data);
@@ -86,7 +87,7 @@ static void unregister_client(struct broker *broker, struct request *request)
     struct unregister_client_request_header header;
     struct error error;
     if (unregister_client_request_header_decode(request->command, &header, &error) != 0) {
-        reply_simple(broker, &request->reply_to, RESPONSE_SYSTEM_ERROR, "%s", error.message);
+        reply_error(broker, &request->reply_to, &error);
         return;
     }
     if (client_registry_unregister(broker, request->reply_to.connection_id, header.producer_group, header.consumer_group)) {
@@ -106,7 +107,7 @@ static void check_client_config(struct broker *broker, struct request *request)
         return;
     }
     if (check_client_config_decode(&config, request->command->body, &error) != 0) {
-        reply_simple(broker, &request->reply_to, RESPONSE_SYSTEM_ERROR, "%s", error.message);
+        reply_body_error(broker, &request->reply_to, &error);
         return;
     }
     if (!config.has_subscription || subscription_data_is_tag(&config.subscription))

@@ -263,7 +263,7 @@ static void lock_or_unlock(struct broker *broker, struct request *request, bool 
     struct lock_batch_request batch;
     struct error error;
     if (lock_batch_request_decode(&batch, request->command->body, &error) != 0) {
-        reply_error(broker, &request->reply_to, &error);
+        reply_body_error(broker, &request->reply_to, &error);
         return;
     }
     if (batch.queue_count > QUEUE_LOCK_BATCH_MAX) {

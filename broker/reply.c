@@ -17,6 +17,11 @@ void reply_error(struct broker *broker, const struct reply_to *to, const struct 
     reply_simple(broker, to, RESPONSE_SYSTEM_ERROR, "%s", error->message);
 }
 
+void reply_body_error(struct broker *broker, const struct reply_to *to, const struct error *error)
+{
+    reply_simple(broker, to, RESPONSE_SYSTEM_ERROR, "DecodeError: %s", error->message);
+}
+
 void reply_not_now(struct broker *broker, const struct reply_to *to, int code)
 {
     if (code == ERROR_NOT_LEADER || code == ERROR_NO_LEADER || code == ERROR_NO_SPACE)

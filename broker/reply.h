@@ -8,6 +8,8 @@
 
 /* 1 with the error's message. */
 void reply_error(struct broker *broker, const struct reply_to *to, const struct error *error);
+/* The same for a body that cannot be read, in the form of Java's exception texts ("SomeException: message"), which tools look for. */
+void reply_body_error(struct broker *broker, const struct reply_to *to, const struct error *error);
 /* A refusal that a client may retry: 14 with the cause. code: what metadata_submit or its callback gave. */
 void reply_not_now(struct broker *broker, const struct reply_to *to, int code);
 
