@@ -125,6 +125,8 @@ START_TEST(codes_are_matched)
     ck_assert(!subscription_data_match(&data, 0));
     /* The queue holds the code with its sign extended. */
     ck_assert(subscription_data_match(&data, (int64_t)0xFFFFFFFF923D765Bu));
+    /* Only the lower half counts, as in Java. */
+    ck_assert(subscription_data_match(&data, TAG_A + (INT64_C(1) << 32)));
     data.class_filter_mode = true;
     ck_assert(subscription_data_match(&data, TAG_B));
 
