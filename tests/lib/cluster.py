@@ -69,7 +69,8 @@ free_base.locks = []
 class Cluster:
     """A cluster in a temporary folder that is stopped and removed at the end."""
 
-    def __init__(self, nodes=3, durability="A", settings=(), folder=None, node_folders=None):
+    def __init__(self, nodes=3, durability="A", settings=(), folder=None, stores=None):
+        """stores: node -> folder that its store is to be in."""
         self.base = free_base()
         self.nodes = nodes
         self.durability = durability
@@ -77,8 +78,9 @@ class Cluster:
         self.settings = ["mappedFileSizeCommitLog=16777216", "mappedFileSizeConsumeQueue=60000", *settings]
         self.own_folder = folder is None
         self.folder = folder or tempfile.mkdtemp(prefix="ledgermq-e2e-")
-        for i, target in (node_folders or {}).items():
-            os.symlink(target, os.path.join(self.folder, f"n{i}"))
+        for i, target in (stores or {}).items():
+            os.mkdir(os.path.join(self.folder, f"n{i}"))
+            os.symlink(target, os.path.join(self.folder, f"n{i}", "store"))
 
     def __enter__(self):
         self.start()
