@@ -16,8 +16,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A process writes entries only into room that is reserved, so what it left lies at most this far behind the last whole entry. */
-#define LOOK_BEHIND (LEDGER_RESERVE_AHEAD + LEDGER_RESERVE_STEP + (uint64_t)LEDGER_ENTRY_SIZE_MAX)
+/* How far behind a stop, and behind each valid entry found there, a further one is looked for: several times the largest entry, and not all that may
+ * be reserved, since reading reserved room fills the page cache with zeros. */
+#define LOOK_BEHIND (LEDGER_RESERVE_STEP + (uint64_t)LEDGER_ENTRY_SIZE_MAX)
+/* A process writes from front to back, so what it leaves behind the last whole entry is a part of one entry, or a filler. */
+#define TORN_MAX ((uint64_t)LEDGER_ENTRY_SIZE_MAX + LEDGER_BLANK_SIZE)
 #define SWEEP_PIECE (1u << 20)
 
 struct walk {
@@ -147,11 +150,13 @@ static bool valid_behind(const struct ledger *ledger, const struct walk *walk, u
         if (file_end <= walk->look_from)
             continue;
         uint64_t at = file->start > walk->look_from ? 0 : walk->look_from - file->start;
-        uint64_t to = look_to >= file_end ? ledger->data.file_size : look_to > file->start ? look_to - file->start : 1;
-        if (to > ledger->data.file_size - LEDGER_ENTRY_HEADER_SIZE)
-            to = ledger->data.file_size - LEDGER_ENTRY_HEADER_SIZE;
         /* A header begins with 00 00 00 01: its fourth byte is what to look for. */
-        while (at < to) {
+        for (;;) {
+            uint64_t to = look_to >= file_end ? ledger->data.file_size : look_to > file->start ? look_to - file->start : 1;
+            if (to > ledger->data.file_size - LEDGER_ENTRY_HEADER_SIZE)
+                to = ledger->data.file_size - LEDGER_ENTRY_HEADER_SIZE;
+            if (at >= to)
+                break;
             const uint8_t *one = memchr(file->map + at + 3, LEDGER_ENTRY_MAGIC, (size_t)(to - at));
             if (one == NULL)
                 break;
@@ -162,6 +167,7 @@ static bool valid_behind(const struct ledger *ledger, const struct walk *walk, u
                 found = true;
                 note_claim(claim, &entry);
                 at += ledger_entry_size(&entry);
+                look_to = file->start + at + LOOK_BEHIND;
             } else {
                 at++;
             }
@@ -287,16 +293,16 @@ static bool segment_is_empty(const struct ledger *ledger, const struct mapped_fi
     return memcmp(file->map, ledger_zeros, (size_t)look) == 0;
 }
 
-/* Makes everything behind the end zero. known_clean: a clean stop left it so. */
-static int clear_tail(struct ledger *ledger, const struct walk *walk, bool same_boot, bool known_clean, struct ledger_recovery *recovery,
-                      struct error *error)
+/* Makes everything behind the end zero. After a reboot the whole segment is looked at, which reads up to its size in holes: what a power cut let
+ * through may lie anywhere, and a mark of a clean stop may be older than the process that was running then. */
+static int clear_tail(struct ledger *ledger, const struct walk *walk, bool same_boot, struct ledger_recovery *recovery, struct error *error)
 {
     struct mapped_file *file = mapped_file_queue_find(&ledger->data, walk->end);
     if (file == NULL)
         return 0;
     uint64_t file_end = file->start + ledger->data.file_size;
     /* Later segments: made ahead and empty, unless something was torn there. After a power cut any part of them may have been written. */
-    bool drop = !same_boot && !known_clean;
+    bool drop = !same_boot;
     for (size_t i = 0; i < ledger->data.count && !drop; i++)
         drop = ledger->data.files[i]->start >= file_end && !segment_is_empty(ledger, ledger->data.files[i]);
     if (drop) {
@@ -307,8 +313,8 @@ static int clear_tail(struct ledger *ledger, const struct walk *walk, bool same_
             recovery->cut = true;
     }
     uint64_t to = file_end;
-    if ((same_boot || known_clean) && to - walk->end > LOOK_BEHIND)
-        to = walk->end + LOOK_BEHIND;
+    if (same_boot && to - walk->end > TORN_MAX)
+        to = walk->end + TORN_MAX;
     int rv = sweep(ledger, file, walk->end, to, &recovery->bytes_cut);
     if (rv != 0) {
         ledger_fail(ledger, rv, "cut of", file, walk->end);
@@ -478,7 +484,7 @@ static int recover(struct ledger *ledger, const struct checkpoint *checkpoint, b
     if (walk.index < ledger->begin_index && ledger->begin_index > 0)
         return damaged(ledger, walk.stop, error, "%s: the first retained entry is not valid", walk.why);
 
-    int rv = clear_tail(ledger, &walk, same_boot, checkpoint->present && checkpoint->clean, recovery, error);
+    int rv = clear_tail(ledger, &walk, same_boot, recovery, error);
     if (rv != 0)
         return rv;
     ledger->last_index = walk.index;
@@ -502,6 +508,15 @@ static int recover(struct ledger *ledger, const struct checkpoint *checkpoint, b
     if (rv != 0)
         return rv;
 
+    /* A process that died between giving a segment its name and syncing the directory left a name that a power cut can still take, entries synced
+     * later and all. */
+    int dir_rv = ledger->env->ops->sync_dir(ledger->env, ledger->data.dir);
+    if (dir_rv == 0)
+        dir_rv = ledger->env->ops->sync_dir(ledger->env, ledger->dir);
+    if (dir_rv != 0) {
+        ledger_fail(ledger, dir_rv, "sync of the directory of", NULL, 0);
+        return error_set(error, ERROR_IO, "%s", ledger->failure.message);
+    }
     /* Class B: what is here will be counted as acknowledged by this node, so it must be durable now; after a kill it may be in the page cache
      * alone. Class A: no such promise; the flush thread goes on behind what was durable when the checkpoint was saved. */
     if (ledger->zero_ahead) {
