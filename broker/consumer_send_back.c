@@ -18,6 +18,7 @@
 #include "broker/message_append.h"
 #include "broker/schedule.h"
 #include "broker/send_message_processor.h"
+#include "broker/send_properties.h"
 #include "broker/subscription_group.h"
 #include "broker/topic_config.h"
 #include "proto/headers.h"
@@ -140,7 +141,7 @@ static void write_properties(struct send_back *back, struct buffer *out, const s
         char level_text[12];
         int size = snprintf(level_text, sizeof level_text, "%d", level);
         message_property_append(out, 0, SLICE_LITERAL("DELAY"), slice_of(level_text, (size_t)size));
-        send_message_append_destination(out, 0, retry->config.name, retry_queue);
+        send_properties_add_destination(out, 0, retry->config.name, retry_queue);
     }
 }
 
@@ -209,7 +210,7 @@ static void step(struct send_back *back)
     }
     const struct subscription_group_config *group = subscription_group_need(broker, slice_of_text(back->group));
     if (group == NULL) {
-        finish(back, RESPONSE_SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group not exist, %s", back->group);
+        finish(back, RESPONSE_SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group not exist, %s" FAQ_SUGGESTION, back->group);
         return;
     }
     if ((broker->config.broker_permission & BROKER_PERM_WRITE) == 0) {

@@ -24,6 +24,7 @@
 #include "broker/log.h"
 #include "broker/message_append.h"
 #include "broker/pull_hold.h"
+#include "broker/send_message_processor.h"
 #include "broker/subscription_group.h"
 #include "broker/topic_config.h"
 #include "proto/headers.h"
@@ -421,8 +422,7 @@ static void finish_with_heart_beat(struct broker *broker, struct pull *pull, con
     struct slice name = header->consumer_group;
     struct client_group *clients = client_registry_consumer_group(broker->clients, name);
     if (clients == NULL) {
-        reply_simple(broker, to, RESPONSE_SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist, group: %.*s", (int)name.size,
-                     (const char *)name.data);
+        reply_simple(broker, to, RESPONSE_SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist" FAQ_SUGGESTION);
         return;
     }
     if (clients->message_model == MESSAGE_MODEL_BROADCASTING && !group->consume_broadcast_enable) {
@@ -432,16 +432,11 @@ static void finish_with_heart_beat(struct broker *broker, struct pull *pull, con
     }
     const struct client_subscription *subscription = client_registry_subscription(clients, header->topic);
     if (subscription == NULL) {
-        reply_simple(broker, to, RESPONSE_SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist, group: %.*s", (int)name.size,
-                     (const char *)name.data);
+        reply_simple(broker, to, RESPONSE_SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist" FAQ_SUGGESTION);
         return;
     }
     if (subscription->data.sub_version < header->sub_version) {
-        /* Java clients raise their version when their queues change and may skip a heart-beat that is under way: 25 would stop them for up to 30 s. */
-        if (header->subscription.size > 0) {
-            finish_with_text(broker, pull);
-            return;
-        }
+        /* A pull that brings its own text says so with PULL_SUBSCRIPTION and never gets here. */
         reply_simple(broker, to, RESPONSE_SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest");
         return;
     }
@@ -465,8 +460,8 @@ static void run_pull(struct broker *broker, struct pull *pull)
     }
     const struct subscription_group_config *group = subscription_group_need(broker, group_name);
     if (group == NULL) {
-        reply_simple(broker, to, RESPONSE_SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group [%.*s] does not exist", (int)group_name.size,
-                     (const char *)group_name.data);
+        reply_simple(broker, to, RESPONSE_SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group [%.*s] does not exist, " FAQ_SUGGESTION,
+                     (int)group_name.size, (const char *)group_name.data);
         return;
     }
     if (!group->consume_enable) {
@@ -476,7 +471,7 @@ static void run_pull(struct broker *broker, struct pull *pull)
     }
     const struct topic_entry *topic = topic_config_find(broker->topics, name);
     if (topic == NULL) {
-        reply_simple(broker, to, RESPONSE_TOPIC_NOT_EXIST, "topic[%.*s] not exist, apply first please!", (int)name.size,
+        reply_simple(broker, to, RESPONSE_TOPIC_NOT_EXIST, "topic[%.*s] not exist, apply first please!" FAQ_SUGGESTION, (int)name.size,
                      (const char *)name.data);
         return;
     }

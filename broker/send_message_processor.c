@@ -17,6 +17,7 @@
 #include "broker/limits.h"
 #include "broker/message_append.h"
 #include "broker/schedule.h"
+#include "broker/send_properties.h"
 #include "broker/subscription_group.h"
 #include "broker/topic_config.h"
 #include "proto/headers.h"
@@ -231,69 +232,6 @@ static void on_appended(struct append_entry_request *append)
     give_pending(pending);
 }
 
-/* ---- properties ---- */
-
-void send_properties_make(struct buffer *scratch, struct slice properties, struct slice cluster_tail, struct slice region_tail, bool drop_delay,
-                          struct send_properties *out)
-{
-    struct slice name, value;
-    size_t at = 0;
-    memset(out, 0, sizeof *out);
-    buffer_clear(scratch);
-    if (properties.size > MESSAGE_PROPERTIES_MAX) {
-        out->too_long = true;
-        return;
-    }
-    while (message_property_next(properties, &at, &name, &value)) {
-        bool keep = true;
-        switch (name.size) {
-        case 4:
-            keep = memcmp(name.data, "WAIT", 4) != 0;
-            break;
-        case 5:
-            if (memcmp(name.data, "DELAY", 5) == 0) {
-                out->delay = value;
-                keep = !drop_delay;
-            }
-            break;
-        case 7:
-            keep = memcmp(name.data, "CLUSTER", 7) != 0;
-            break;
-        case 8:
-            if (memcmp(name.data, "TRAN_MSG", 8) == 0)
-                (void)slice_to_bool(value, &out->half_message);
-            keep = memcmp(name.data, "TRACE_ON", 8) != 0;
-            break;
-        case 10:
-            keep = memcmp(name.data, "MSG_REGION", 10) != 0;
-            break;
-        }
-        if (keep)
-            message_property_append(scratch, 0, name, value);
-    }
-    const struct slice tails[2] = {cluster_tail, region_tail};
-    for (int i = 0; i < 2; i++) {
-        if (tails[i].size == 0)
-            continue;
-        if (scratch->size + 1 + tails[i].size > MESSAGE_PROPERTIES_MAX) {
-            out->too_long = i == 0 && scratch->size > MESSAGE_PROPERTIES_MAX;
-            break;
-        }
-        if (scratch->size > 0)
-            buffer_append_u8(scratch, MESSAGE_PROPERTY_SEPARATOR);
-        buffer_append_slice(scratch, tails[i]);
-    }
-    out->text = buffer_slice(scratch);
-}
-
-void send_message_append_destination(struct buffer *properties, size_t start, struct slice topic, int32_t queue_id)
-{
-    char text[16];
-    int size = snprintf(text, sizeof text, "%d", queue_id);
-    message_property_append(properties, start, SLICE_LITERAL("REAL_TOPIC"), topic);
-    message_property_append(properties, start, SLICE_LITERAL("REAL_QID"), slice_of(text, (size_t)size));
-}
-
 /* ---- waiting for a topic ---- */
 
 static void run_send(struct broker *broker, struct send_context *context);
@@ -341,7 +279,8 @@ static void on_topic_ready(struct broker *broker, void *argument, int code)
 
 static void refuse_unknown_topic(struct broker *broker, const struct reply_to *to, struct slice topic)
 {
-    refuse(broker, to, RESPONSE_TOPIC_NOT_EXIST, "topic[%.*s] not exist, apply first please!", (int)topic.size, (const char *)topic.data);
+    refuse(broker, to, RESPONSE_TOPIC_NOT_EXIST, "topic[%.*s] not exist, apply first please!" FAQ_SUGGESTION, (int)topic.size,
+           (const char *)topic.data);
 }
 
 /* The topic is to be made before this send can go on: the whole request is kept and run again. internal: %RETRY% and %DLQ%. */
@@ -392,6 +331,10 @@ static void send_batch(struct send_message_processor *sends, const struct send_c
     while ((rv = message_batch_next(&cursor, &member)) == 1) {
         if (member.properties.size > MESSAGE_PROPERTIES_MAX || ++count > LIMIT_BATCH_MEMBERS)
             break;
+    }
+    if (rv < 0) {
+        refuse(broker, to, RESPONSE_SYSTEM_ERROR, "the members of the batch do not add up to its body");
+        return;
     }
     if (rv != 0 || count == 0 || context->body.size > (size_t)broker->config.max_message_size ||
         (header->sys_flag & MESSAGE_TRANSACTION_MASK) != 0 ||
@@ -461,8 +404,8 @@ static bool check_retry(struct broker *broker, struct send_context *context, str
     struct slice group = slice_of(name.data + prefix, name.size - prefix);
     const struct subscription_group_config *config = subscription_group_need(broker, group);
     if (config == NULL) {
-        refuse(broker, &context->reply_to, RESPONSE_SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group not exist, %.*s", (int)group.size,
-               (const char *)group.data);
+        refuse(broker, &context->reply_to, RESPONSE_SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group not exist, %.*s" FAQ_SUGGESTION,
+               (int)group.size, (const char *)group.data);
         return false;
     }
     int32_t times_max = config->retry_max_times;
@@ -519,7 +462,7 @@ static void send_one(struct send_message_processor *sends, struct send_context *
     if (level > 0) {
         stored = topic_config_find(broker->topics, SLICE_LITERAL(TOPIC_SCHEDULE));
         stored_queue = level - 1;
-        send_message_append_destination(&sends->properties, 0, topic->config.name, queue_id);
+        send_properties_add_destination(&sends->properties, 0, topic->config.name, queue_id);
         properties.text = buffer_slice(&sends->properties);
         if (properties.text.size > MESSAGE_PROPERTIES_MAX) {
             refuse_illegal(broker, to);
@@ -565,6 +508,19 @@ static void send_one(struct send_message_processor *sends, struct send_context *
     pending->messages = 1;
 }
 
+/* With the topic as TopicConfig#toString shows it. */
+static void refuse_queue(struct broker *broker, const struct send_context *context, const struct topic_config *config)
+{
+    char peer[64];
+    message_host_format(&context->peer, peer, sizeof peer);
+    refuse(broker, &context->reply_to, RESPONSE_SYSTEM_ERROR,
+           "request queueId[%d] is illegal, TopicConfig [topicName=%.*s, readQueueNums=%d, writeQueueNums=%d, perm=%c%c%c, topicFilterType=%s, "
+           "topicSysFlag=%d, order=%s] Producer: %s",
+           context->header.queue_id, (int)config->name.size, (const char *)config->name.data, config->read_queue_nums, config->write_queue_nums,
+           config->perm & PERM_READ ? 'R' : '-', config->perm & PERM_WRITE ? 'W' : '-', config->perm & PERM_INHERIT ? 'X' : '-',
+           config->multi_tag ? "MULTI_TAG" : "SINGLE_TAG", config->topic_sys_flag, config->order ? "true" : "false", peer);
+}
+
 static void run_send(struct broker *broker, struct send_context *context)
 {
     const struct send_message_request_header *header = &context->header;
@@ -607,10 +563,7 @@ static void run_send(struct broker *broker, struct send_context *context)
     int32_t write_queues = topic->config.write_queue_nums, read_queues = topic->config.read_queue_nums;
     int32_t queue_id = header->queue_id;
     if (queue_id >= (write_queues > read_queues ? write_queues : read_queues)) {
-        char peer[64];
-        message_host_format(&context->peer, peer, sizeof peer);
-        refuse(broker, to, RESPONSE_SYSTEM_ERROR, "request queueId[%d] is illegal, topic[%.*s] has %d write and %d read queues, producer: %s",
-               queue_id, (int)name.size, (const char *)name.data, write_queues, read_queues, peer);
+        refuse_queue(broker, context, &topic->config);
         return;
     }
     if (queue_id < 0)

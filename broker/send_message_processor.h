@@ -8,6 +8,8 @@
 #include "broker/processor.h"
 #include "proto/error.h"
 
+#define FAQ_SUGGESTION "\nSee http://rocketmq.apache.org/docs/faq/ for further details." /* FAQUrl#suggestTodo */
+
 struct send_message_processor; /* state: waiting sends and scratch memory */
 
 struct send_message_processor *send_message_processor_new(struct broker *broker, struct error *error);
@@ -17,21 +19,5 @@ uint32_t send_message_processor_pending(const struct send_message_processor *sen
 
 /* consumer_send_back.c */
 void consumer_send_msg_back(struct broker *broker, struct request *request);
-
-/* A message with delay level > 0 goes to SCHEDULE_TOPIC_XXXX, queue level - 1, and names its real destination: adds REAL_TOPIC and REAL_QID to the
- * pairs that stand in properties from start on. */
-void send_message_append_destination(struct buffer *properties, size_t start, struct slice topic, int32_t queue_id);
-
-/* Fields of a stored property string that decide about a send, and a copy without what the broker stamps itself. */
-struct send_properties {
-    struct slice delay;
-    bool half_message;   /* TRAN_MSG=true */
-    bool too_long;
-    struct slice text;   /* what is stored; in the scratch buffer */
-};
-/* Copies `properties` without WAIT and what the tail stamps (CLUSTER, MSG_REGION, TRACE_ON), without DELAY when drop_delay, and appends the tail as far as
- * MESSAGE_PROPERTIES_MAX allows: the client's own 32767 bytes are always taken, CLUSTER is what a longer one fails on. */
-void send_properties_make(struct buffer *scratch, struct slice properties, struct slice cluster_tail, struct slice region_tail, bool drop_delay,
-                          struct send_properties *out);
 
 #endif

@@ -1,0 +1,81 @@
+/* Delay levels: what messageDelayLevel says, what DELAY asks for, and when a message is due. */
+#include <check.h>
+#include <stdlib.h>
+
+#include "broker/schedule.h"
+
+static int64_t level_ms[LIMIT_DELAY_LEVELS + 1];
+static int count;
+static struct error error;
+
+START_TEST(levels)
+{
+    ck_assert_int_eq(schedule_parse_levels("1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", level_ms, &count, &error), 0);
+    ck_assert_int_eq(count, 18);
+    ck_assert_int_eq(level_ms[0], 0);
+    ck_assert_int_eq(level_ms[1], 1000);
+    ck_assert_int_eq(level_ms[3], 10000);
+    ck_assert_int_eq(level_ms[5], 60000);
+    ck_assert_int_eq(level_ms[17], 3600000);
+    ck_assert_int_eq(level_ms[18], 7200000);
+    ck_assert_int_eq(schedule_parse_levels("  0s\t1d ", level_ms, &count, &error), 0);
+    ck_assert_int_eq(count, 2);
+    ck_assert_int_eq(level_ms[1], 0);
+    ck_assert_int_eq(level_ms[2], 86400000);
+}
+END_TEST
+
+START_TEST(bad_levels)
+{
+    static const char *const texts[] = {"", "  ", "s", "1", "1x", "1s,5s", "-1s", "1s 5", "99999999999999999999s", "1.5s"};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        ck_assert_msg(schedule_parse_levels(texts[i], level_ms, &count, &error) == ERROR_INVALID, "\"%s\" was taken", texts[i]);
+    char many[LIMIT_DELAY_LEVELS * 3 + 8] = "";
+    for (unsigned i = 0; i < LIMIT_DELAY_LEVELS; i++)
+        strcat(many, "1s ");
+    ck_assert_int_eq(schedule_parse_levels(many, level_ms, &count, &error), 0);
+    strcat(many, "1s");
+    ck_assert_int_eq(schedule_parse_levels(many, level_ms, &count, &error), ERROR_INVALID);
+}
+END_TEST
+
+START_TEST(level_of_a_message)
+{
+    ck_assert_int_eq(schedule_level(slice_of(NULL, 0), 18), 0);
+    ck_assert_int_eq(schedule_level(SLICE_LITERAL("0"), 18), 0);
+    ck_assert_int_eq(schedule_level(SLICE_LITERAL("-3"), 18), 0);
+    ck_assert_int_eq(schedule_level(SLICE_LITERAL("x"), 18), 0);
+    ck_assert_int_eq(schedule_level(SLICE_LITERAL("3"), 18), 3);
+    ck_assert_int_eq(schedule_level(SLICE_LITERAL("18"), 18), 18);
+    ck_assert_int_eq(schedule_level(SLICE_LITERAL("99"), 18), 18);
+}
+END_TEST
+
+START_TEST(due)
+{
+    /* Looked at in time: as its unit says. */
+    ck_assert_int_eq(schedule_due_ms(11000, 1000, 10000), 11000);
+    ck_assert_int_eq(schedule_due_ms(11000, 1001, 10000), 11000);
+    /* A new leader's clock lags by 1 ms: Java would deliver at once, 10 s early. */
+    ck_assert_int_eq(schedule_due_ms(11000, 999, 10000), 10999);
+    /* The clock was set back by an hour: never longer than the level's delay from the first look. */
+    ck_assert_int_eq(schedule_due_ms(3611000, 1000, 10000), 11000);
+    ck_assert_int_eq(schedule_due_ms(500, 100000, 10000), 500);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("schedule");
+    TCase *tcase = tcase_create("schedule");
+    tcase_add_test(tcase, levels);
+    tcase_add_test(tcase, bad_levels);
+    tcase_add_test(tcase, level_of_a_message);
+    tcase_add_test(tcase, due);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
