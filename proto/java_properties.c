@@ -193,7 +193,9 @@ bool java_properties_next(struct java_properties_reader *reader, struct slice *k
 
 static void append_unicode(struct buffer *out, uint32_t unit)
 {
-    buffer_append_format(out, "\\u%04X", unit);
+    static const char digits[] = "0123456789ABCDEF";
+    const char text[] = {'\\', 'u', digits[unit >> 12 & 15], digits[unit >> 8 & 15], digits[unit >> 4 & 15], digits[unit & 15]};
+    buffer_append(out, text, sizeof text);
 }
 
 static void append_part(struct buffer *out, struct slice part, bool key)

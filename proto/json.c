@@ -61,7 +61,8 @@ static bool word_ok(const uint8_t *text, const struct json_token *token, bool ke
 {
     struct slice word = slice_of(text + token->start, (size_t)(token->end - token->start));
     if (word.data[0] == '\'')
-        return word.size >= 2 && memchr(word.data + 1, '\'', word.size - 1) == word.data + word.size - 1;
+        return word.size >= 2 && memchr(word.data + 1, '\'', word.size - 1) == word.data + word.size - 1 &&
+               memchr(word.data, '\\', word.size) == NULL; /* jsmn has not looked at escapes there */
     if (!key && is_letter(word.data[0]))
         return slice_equal_text(word, "true") || slice_equal_text(word, "false") || slice_equal_text(word, "null");
     for (size_t i = 0; i < word.size; i++) {
