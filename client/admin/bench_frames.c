@@ -244,6 +244,31 @@ static bool scan_json(const uint8_t *at, const uint8_t *end, int64_t *code, int6
     return *opaque >= 0;
 }
 
+/* The same for headers with keys in alphabetical order, as Java and LedgerMQ write them: `code` is the first key, and between `opaque` and the end
+ * there is no inner object. A quote inside a text is escaped, so what looks like a key is one. False: not that form. */
+static bool scan_sorted_json(const uint8_t *start, const uint8_t *end, int64_t *code, int64_t *opaque)
+{
+    static const char first[] = "{\"code\":", key[] = "\"opaque\":";
+    const uint8_t *at = start + sizeof first - 1;
+    if ((size_t)(end - start) < sizeof first + sizeof key || memcmp(start, first, sizeof first - 1) != 0)
+        return false;
+    for (*code = 0; at < end && *at >= '0' && *at <= '9'; at++)
+        *code = (*code * 10 + (*at - '0')) & 0x7FFFFFFFFFFF;
+    const uint8_t *low = at;
+    for (at = end - sizeof key; at > low; at--) {
+        if (*at == '{')
+            return false;
+        if (*at == '"' && at[1] == 'o' && memcmp(at, key, sizeof key - 1) == 0)
+            break;
+    }
+    if (at <= low)
+        return false;
+    at += sizeof key - 1;
+    for (*opaque = 0; at < end && *at >= '0' && *at <= '9'; at++)
+        *opaque = (*opaque * 10 + (*at - '0')) & 0x7FFFFFFFFFFF;
+    return true;
+}
+
 bool bench_answer(const uint8_t *frame, size_t size, int32_t *code, uint32_t *opaque)
 {
     if (size < 8)
@@ -257,7 +282,8 @@ bool bench_answer(const uint8_t *frame, size_t size, int32_t *code, uint32_t *op
             return false;
         wide_code = (int16_t)load_u16(frame + 8);
         wide_opaque = load_u32(frame + 8 + 5);
-    } else if (!scan_json(frame + 8, frame + 8 + header, &wide_code, &wide_opaque)) {
+    } else if (!scan_sorted_json(frame + 8, frame + 8 + header, &wide_code, &wide_opaque) &&
+               !scan_json(frame + 8, frame + 8 + header, &wide_code, &wide_opaque)) {
         return false;
     }
     /* A broker's own requests have small opaque values. */
