@@ -43,6 +43,8 @@ struct env_ops {
     int (*make_dir)(struct env *env, const char *path); /* like mkdir -p; existing is fine */
     int (*remove_dir)(struct env *env, const char *path); /* must be empty */
     int (*sync_dir)(struct env *env, const char *path);
+    /* May be NULL. Makes everything on the file system of path durable, mappings included: cheaper than one sync each when very many files are dirty. */
+    int (*sync_file_system)(struct env *env, const char *path);
     /* Calls `each` with every name but . and .. (order undefined); stops when it returns non-zero and returns that. */
     int (*list)(struct env *env, const char *path, int (*each)(void *argument, const char *name, bool is_dir), void *argument);
     /* Bytes free to us and bytes in all on the file system of path. */

@@ -29,6 +29,7 @@ static bool hash_out_of_memory;
 
 #define TOPIC_SIZE_MAX 255u /* a directory's name; RocketMQ 5's %RETRY% topics may be that long */
 #define RECENT_QUEUES 256u
+#define SYNC_ONE_BY_ONE_MAX 200u
 #define DISPATCH_KEYS_MAX (MESSAGE_PROPERTIES_MAX / 2 + 2)
 #define SCHEDULE_TOPIC "SCHEDULE_TOPIC_XXXX"
 #define CONSUME_QUEUE_DIR "consumequeue"
@@ -726,6 +727,7 @@ int message_store_sync_begin(struct message_store *store, struct message_store_s
     if (store->sync_broken)
         return ERROR_IO;
     job->env = store->env;
+    job->root = table->dir;
     job->dispatched_offset = store->dispatched_offset;
 
     for (node = table->dirty; node != NULL && fits; node = node->dirty_next) {
@@ -770,6 +772,11 @@ void message_store_sync_run(struct message_store_sync_job *job)
 {
     struct env *env = job->env;
     int rv = 0;
+    /* Each sync waits for the disk: thousands of queues would take a minute where one call for all of them takes a second. */
+    if (job->count + job->dir_count > SYNC_ONE_BY_ONE_MAX && env->ops->sync_file_system != NULL) {
+        job->result = env->ops->sync_file_system(env, job->root) == 0 ? 0 : ERROR_IO;
+        return;
+    }
     for (size_t i = 0; i < job->count && rv == 0; i++)
         if (job->items[i].size > 0)
             rv = env->ops->sync_map(env, job->items[i].address, job->items[i].size);

@@ -75,6 +75,7 @@ int message_store_sync(struct message_store *store);
  * job at a time. */
 struct message_store_sync_job {
     struct env *env;
+    const char *root; /* on the file system where all of it lies */
     struct message_store_sync_item *items;
     size_t count, capacity;
     char **dirs; /* directories with new or removed names */
