@@ -60,7 +60,7 @@ struct held_pull {
     struct pull pull;
     struct tag_filter filter;
     bool beyond; /* asked for what is behind this node's maximum */
-    uint8_t bytes[];
+    _Alignas(int32_t) uint8_t bytes[];
 };
 
 struct cold_pull {
