@@ -518,7 +518,8 @@ static int recover(struct ledger *ledger, const struct checkpoint *checkpoint, b
         return error_set(error, ERROR_IO, "%s", ledger->failure.message);
     }
     /* Class B: what is here will be counted as acknowledged by this node, so it must be durable now; after a kill it may be in the page cache
-     * alone. Class A: no such promise; the flush thread goes on behind what was durable when the checkpoint was saved. */
+     * alone. Class A: no such promise; the flush thread goes on behind what was durable when the checkpoint was saved. (A cut that the kill
+     * interrupted may then be undone by a power cut, but not once anything behind it has been reported durable: it is in the same segments.) */
     if (ledger->zero_ahead) {
         for (size_t i = 0; i < ledger->data.count; i++) {
             int sync_rv = env_sync(ledger->env, ledger->data.files[i]->file);
