@@ -118,7 +118,8 @@ int client_error_text(struct ledgermq_error *out, int code, int response_code, c
 
 int client_error(struct ledgermq_error *out, int rv, int response_code, const struct error *error)
 {
-    return client_error_text(out, public_code(rv), response_code, "%s", error->message[0] != '\0' ? error->message : error_text(rv));
+    return client_error_text(out, public_code(rv), response_code, "%s",
+                             error->message[0] != '\0' ? error->message : error_text(rv));
 }
 
 int64_t client_clock_ms(void)
@@ -160,7 +161,8 @@ static void question_routed(struct route_waiter *waiter, int rv, const char *cau
         return;
     }
     /* An old answer is better than none when the name servers are away. */
-    if (rv != ERROR_NOT_FOUND && question->avoid == NULL && route_table_get(question->client->routes, question->topic) != NULL) {
+    if (rv != ERROR_NOT_FOUND && question->avoid == NULL &&
+        route_table_get(question->client->routes, question->topic) != NULL) {
         question_use(question);
         return;
     }
@@ -178,8 +180,8 @@ static void question_run(struct remoting_task *task)
         return;
     }
     question->waiter.done = question_routed;
-    int rv = route_table_refresh(routes, question->topic, question->create_key, question->queues_of_new_topic, question->avoid,
-                                 &question->waiter);
+    int rv = route_table_refresh(routes, question->topic, question->create_key, question->queues_of_new_topic,
+                                 question->avoid, &question->waiter);
     if (rv != 0) {
         question->rv = rv;
         error_set(&question->error, rv, "topic %s: %s", question->topic, error_text(rv));
@@ -211,17 +213,18 @@ static int use_broker(struct question *question, const struct topic_route *route
     const struct route_broker *broker = topic_route_broker(route, asked->broker_name);
     const char *address = broker == NULL ? NULL : route_broker_any(broker);
     if (address == NULL)
-        return error_set(error, ERROR_NO_LEADER, "topic %s has no live broker named %s: see mqadmin topicRoute -t %s", question->topic,
-                         asked->broker_name, question->topic);
+        return error_set(error, ERROR_NO_LEADER, "topic %s has no live broker named %s: see mqadmin topicRoute -t %s",
+                         question->topic, asked->broker_name, question->topic);
     snprintf(asked->address, REMOTING_ADDRESS_MAX, "%s", address);
     return 0;
 }
 
-int client_broker_address(struct ledgermq_client *client, const char *topic, const char *broker_name, const char *avoid,
-                          char address[REMOTING_ADDRESS_MAX], struct error *error)
+int client_broker_address(struct ledgermq_client *client, const char *topic, const char *broker_name,
+                          const char *avoid, char address[REMOTING_ADDRESS_MAX], struct error *error)
 {
     struct broker_question asked = {broker_name, address};
-    struct question question = {.client = client, .topic = topic, .avoid = avoid, .use = use_broker, .context = &asked};
+    struct question question = {
+        .client = client, .topic = topic, .avoid = avoid, .use = use_broker, .context = &asked};
     return question_ask(&question, error);
 }
 
@@ -249,12 +252,16 @@ static int use_queues(struct question *question, const struct topic_route *route
     return 0;
 }
 
-int client_queues(struct ledgermq_client *client, const char *topic, bool publish, const char *create_key, int queues_of_new_topic,
-                  struct ledgermq_queue **queues, size_t *count, struct error *error)
+int client_queues(struct ledgermq_client *client, const char *topic, bool publish, const char *create_key,
+                  int queues_of_new_topic, struct ledgermq_queue **queues, size_t *count, struct error *error)
 {
     struct queues_question asked = {publish, queues, count};
-    struct question question = {.client = client, .topic = topic, .create_key = create_key, .queues_of_new_topic = queues_of_new_topic,
-                                .use = use_queues, .context = &asked};
+    struct question question = {.client = client,
+                                .topic = topic,
+                                .create_key = create_key,
+                                .queues_of_new_topic = queues_of_new_topic,
+                                .use = use_queues,
+                                .context = &asked};
     return question_ask(&question, error);
 }
 
@@ -280,8 +287,8 @@ static int use_brokers(struct question *question, const struct topic_route *rout
     return 0;
 }
 
-int client_topic_brokers(struct ledgermq_client *client, const char *topic, char (**addresses)[REMOTING_ADDRESS_MAX], size_t *count,
-                         struct error *error)
+int client_topic_brokers(struct ledgermq_client *client, const char *topic, char (**addresses)[REMOTING_ADDRESS_MAX],
+                         size_t *count, struct error *error)
 {
     struct brokers_question asked = {addresses, count};
     struct question question = {.client = client, .topic = topic, .use = use_brokers, .context = &asked};
@@ -320,8 +327,9 @@ static void heartbeat_body(struct ledgermq_client *client, struct buffer *out)
             break;
         for (struct client_topic *topic = group->topics; topic != NULL; topic = topic->next) {
             struct subscription_data *subscription = &consumer->subscriptions[consumer->subscription_count++];
-            if (subscription_data_build(subscription, &arena, text_slice(topic->name), SLICE_LITERAL(SUBSCRIPTION_ALL),
-                                        SLICE_LITERAL(EXPRESSION_TYPE_TAG), NULL) != 0)
+            if (subscription_data_build(subscription, &arena, text_slice(topic->name),
+                                        SLICE_LITERAL(SUBSCRIPTION_ALL), SLICE_LITERAL(EXPRESSION_TYPE_TAG),
+                                        NULL) != 0)
                 consumer->subscription_count--;
             subscription->sub_version = group->version_ms;
         }
@@ -333,7 +341,8 @@ static void heartbeat_body(struct ledgermq_client *client, struct buffer *out)
     arena_close(&arena);
 }
 
-static void heartbeat_done(struct remoting_call *call, int rv, const struct remoting_command *answer, const char *cause)
+static void heartbeat_done(struct remoting_call *call, int rv, const struct remoting_command *answer,
+                           const char *cause)
 {
     (void)rv;
     (void)answer;
@@ -348,7 +357,8 @@ static void heartbeat_send(struct ledgermq_client *client, const char *address)
     if (call == NULL)
         return;
     call->done = heartbeat_done;
-    int rv = remoting_client_begin(client->remoting, address, call, REQUEST_HEART_BEAT, HEARTBEAT_TIMEOUT_MS, &writer);
+    int rv =
+        remoting_client_begin(client->remoting, address, call, REQUEST_HEART_BEAT, HEARTBEAT_TIMEOUT_MS, &writer);
     if (rv == 0) {
         remoting_writer_body(&writer);
         heartbeat_body(client, writer.out);
@@ -392,7 +402,8 @@ static void heartbeat_new_brokers(void *context)
 static void forget_seen(struct ledgermq_client *client)
 {
     struct client_seen *seen, *next;
-    HASH_ITER(hh, client->seen, seen, next) {
+    HASH_ITER(hh, client->seen, seen, next)
+    {
         HASH_DEL(client->seen, seen);
         free(seen);
     }
@@ -400,7 +411,8 @@ static void forget_seen(struct ledgermq_client *client)
 
 static void heartbeat_run(struct remoting_delay *delay)
 {
-    struct ledgermq_client *client = (struct ledgermq_client *)((char *)delay - offsetof(struct ledgermq_client, heartbeat));
+    struct ledgermq_client *client =
+        (struct ledgermq_client *)((char *)delay - offsetof(struct ledgermq_client, heartbeat));
     forget_seen(client);
     heartbeat_new_brokers(client);
     remoting_client_delay(client->remoting, &client->heartbeat, client->heartbeat_ms);
@@ -488,7 +500,8 @@ int client_group_register(struct ledgermq_client *client, const char *group, boo
     return task.rv;
 }
 
-static void unregister_done(struct remoting_call *call, int rv, const struct remoting_command *answer, const char *cause)
+static void unregister_done(struct remoting_call *call, int rv, const struct remoting_command *answer,
+                            const char *cause)
 {
     struct group_call *group_call = (struct group_call *)call;
     struct group_task *task = group_call->task;
@@ -508,7 +521,8 @@ static void unregister_send(struct group_task *task, const char *address)
         return;
     call->call.done = unregister_done;
     call->task = task;
-    int rv = remoting_client_begin(task->client->remoting, address, &call->call, REQUEST_UNREGISTER_CLIENT, UNREGISTER_TIMEOUT_MS, &writer);
+    int rv = remoting_client_begin(task->client->remoting, address, &call->call, REQUEST_UNREGISTER_CLIENT,
+                                   UNREGISTER_TIMEOUT_MS, &writer);
     if (rv == 0) {
         remoting_writer_ext_text(&writer, "clientID", task->client->id);
         remoting_writer_ext_text(&writer, task->consumer ? "consumerGroup" : "producerGroup", task->group);
@@ -572,7 +586,8 @@ void client_group_add_topic(struct ledgermq_client *client, const char *group, c
 
 /* --- the instance ---- */
 
-/* The first address of an interface that is up, IPv4 before IPv6, loopback only when there is nothing else. Returns its size. */
+/* The first address of an interface that is up, IPv4 before IPv6, loopback only when there is nothing else. Returns
+ * its size. */
 static size_t local_address(uint8_t out[16])
 {
     static const uint8_t loopback[4] = {127, 0, 0, 1};
@@ -627,7 +642,8 @@ static int or_default(int value, int otherwise)
     return value > 0 ? value : otherwise;
 }
 
-int ledgermq_client_new(const struct ledgermq_client_options *given, struct ledgermq_client **out, struct ledgermq_error *public_error)
+int ledgermq_client_new(const struct ledgermq_client_options *given, struct ledgermq_client **out,
+                        struct ledgermq_error *public_error)
 {
     struct ledgermq_client_options defaults;
     struct error error = {0};
@@ -650,7 +666,8 @@ int ledgermq_client_new(const struct ledgermq_client_options *given, struct ledg
     rv = ERROR_NO_MEMORY;
     if (uv_mutex_init(&client->lock) != 0)
         goto free_client;
-    rv = remoting_client_new(or_default(options->connect_timeout_ms, defaults.connect_timeout_ms), &client->remoting, &error);
+    rv = remoting_client_new(or_default(options->connect_timeout_ms, defaults.connect_timeout_ms), &client->remoting,
+                             &error);
     if (rv != 0)
         goto destroy_lock;
     struct route_table_options routes = {

@@ -1,4 +1,5 @@
-/* One client instance: what its producers and consumers share. Follows org.apache.rocketmq.client.impl.factory.MQClientInstance 4.9.8. */
+/* One client instance: what its producers and consumers share. Follows
+ * org.apache.rocketmq.client.impl.factory.MQClientInstance 4.9.8. */
 #ifndef LEDGERMQ_CLIENT_CLIENT_H
 #define LEDGERMQ_CLIENT_CLIENT_H
 
@@ -26,32 +27,36 @@ struct ledgermq_client {
     struct ledgermq_pull_consumer *pull_consumers;
 
     /* loop thread only */
-    struct client_group *groups;     /* that heart-beats announce */
-    struct client_seen *seen;        /* addresses that got one in this period */
+    struct client_group *groups; /* that heart-beats announce */
+    struct client_seen *seen;    /* addresses that got one in this period */
     struct remoting_delay heartbeat;
     bool stopping;
 };
 
-/* Fills the public error from an internal one; returns the public code. response_code 0 when the broker had no part in it. */
+/* Fills the public error from an internal one; returns the public code. response_code 0 when the broker had no part
+ * in it. */
 int client_error(struct ledgermq_error *out, int rv, int response_code, const struct error *error);
 int client_error_text(struct ledgermq_error *out, int code, int response_code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 int64_t client_clock_ms(void); /* wall clock */
 
-/* Any thread but the loop's: announces a group, waits until the loop knows it. consumer: with the topics it reads. ERROR_BUSY, ERROR_NO_MEMORY. */
+/* Any thread but the loop's: announces a group, waits until the loop knows it. consumer: with the topics it reads.
+ * ERROR_BUSY, ERROR_NO_MEMORY. */
 int client_group_register(struct ledgermq_client *client, const char *group, bool consumer);
 /* Unregisters it at the brokers it was announced to (35), waiting a second at most. */
 void client_group_unregister(struct ledgermq_client *client, const char *group, bool consumer);
 void client_group_add_topic(struct ledgermq_client *client, const char *group, const char *topic);
 
-/* Any thread but the loop's: the address to ask for a broker's queues, the leader if there is one. avoid: an address that just failed, NULL none. */
-int client_broker_address(struct ledgermq_client *client, const char *topic, const char *broker_name, const char *avoid,
-                          char address[REMOTING_ADDRESS_MAX], struct error *error);
-/* All queues that can be written or read. create_key: as route_table_refresh(). ERROR_NOT_FOUND when the topic is unknown. */
-int client_queues(struct ledgermq_client *client, const char *topic, bool publish, const char *create_key, int queues_of_new_topic,
-                  struct ledgermq_queue **queues, size_t *count, struct error *error);
+/* Any thread but the loop's: the address to ask for a broker's queues, the leader if there is one. avoid: an address
+ * that just failed, NULL none. */
+int client_broker_address(struct ledgermq_client *client, const char *topic, const char *broker_name,
+                          const char *avoid, char address[REMOTING_ADDRESS_MAX], struct error *error);
+/* All queues that can be written or read. create_key: as route_table_refresh(). ERROR_NOT_FOUND when the topic is
+ * unknown. */
+int client_queues(struct ledgermq_client *client, const char *topic, bool publish, const char *create_key,
+                  int queues_of_new_topic, struct ledgermq_queue **queues, size_t *count, struct error *error);
 /* One address per broker name of the topic. Caller frees *addresses (one block). */
-int client_topic_brokers(struct ledgermq_client *client, const char *topic, char (**addresses)[REMOTING_ADDRESS_MAX], size_t *count,
-                         struct error *error);
+int client_topic_brokers(struct ledgermq_client *client, const char *topic, char (**addresses)[REMOTING_ADDRESS_MAX],
+                         size_t *count, struct error *error);
 
 #endif

@@ -53,8 +53,8 @@ static struct latency_fault_item *item_find(const struct latency_fault_tolerance
     return item;
 }
 
-void latency_fault_tolerance_update(struct latency_fault_tolerance *tolerance, const char *broker_name, int64_t latency_ms, bool isolate,
-                                    int64_t now_ms)
+void latency_fault_tolerance_update(struct latency_fault_tolerance *tolerance, const char *broker_name,
+                                    int64_t latency_ms, bool isolate, int64_t now_ms)
 {
     struct latency_fault_item *item = item_find(tolerance, broker_name);
     if (item == NULL) {
@@ -74,7 +74,8 @@ void latency_fault_tolerance_update(struct latency_fault_tolerance *tolerance, c
     item->available_from_ms = now_ms + latency_fault_absence_ms(isolate ? LATENCY_FAULT_ISOLATION_MS : latency_ms);
 }
 
-bool latency_fault_tolerance_is_available(const struct latency_fault_tolerance *tolerance, const char *broker_name, int64_t now_ms)
+bool latency_fault_tolerance_is_available(const struct latency_fault_tolerance *tolerance, const char *broker_name,
+                                          int64_t now_ms)
 {
     const struct latency_fault_item *item = item_find(tolerance, broker_name);
     return item == NULL || now_ms >= item->available_from_ms;
@@ -98,7 +99,8 @@ const char *latency_fault_tolerance_pick(struct latency_fault_tolerance *toleran
         return NULL;
     uint32_t half = count / 2;
     uint32_t wanted = half == 0 ? 0 : tolerance->pick++ % half;
-    /* The wanted-th best by counting: the table is small and this runs only when every broker of a topic is in trouble. */
+    /* The wanted-th best by counting: the table is small and this runs only when every broker of a topic is in
+     * trouble. */
     for (const struct latency_fault_item *item = tolerance->items; item != NULL; item = item->hh.next) {
         uint32_t rank = 0;
         bool after = false;

@@ -14,8 +14,8 @@ static int64_t month_start(int64_t now_ms, int months_later)
     return (int64_t)mktime(&local) * 1000;
 }
 
-void message_client_id_setter_init(struct message_client_id_setter *setter, const uint8_t *address, size_t address_size, int pid,
-                                   uint32_t instance)
+void message_client_id_setter_init(struct message_client_id_setter *setter, const uint8_t *address,
+                                   size_t address_size, int pid, uint32_t instance)
 {
     *setter = (struct message_client_id_setter){.fixed_size = address_size + 6};
     memcpy(setter->fixed, address, address_size);
@@ -23,7 +23,8 @@ void message_client_id_setter_init(struct message_client_id_setter *setter, cons
     store_u32(setter->fixed + address_size + 2, instance);
 }
 
-void message_client_id_setter_make(struct message_client_id_setter *setter, int64_t now_ms, char out[MESSAGE_ID_TEXT_MAX])
+void message_client_id_setter_make(struct message_client_id_setter *setter, int64_t now_ms,
+                                   char out[MESSAGE_ID_TEXT_MAX])
 {
     static const char hex[] = "0123456789ABCDEF";
     uint8_t bytes[sizeof setter->fixed + 6];
@@ -52,7 +53,9 @@ int64_t message_client_id_time_ms(const char *id, int64_t now_ms)
         return 0;
     uint32_t since = 0;
     for (const char *at = id + size - 12; at < id + size - 4; at++) {
-        uint32_t digit = *at >= '0' && *at <= '9' ? (uint32_t)(*at - '0') : *at >= 'A' && *at <= 'F' ? (uint32_t)(*at - 'A') + 10 : 16;
+        uint32_t digit = *at >= '0' && *at <= '9'   ? (uint32_t)(*at - '0')
+                         : *at >= 'A' && *at <= 'F' ? (uint32_t)(*at - 'A') + 10
+                                                    : 16;
         if (digit == 16)
             return 0;
         since = since << 4 | digit;

@@ -14,15 +14,18 @@
 
 /* A send's way:
  *
- * 1. The caller's thread checks the message, makes its id and properties, compresses the body, and posts a struct send.
- * 2. On the loop thread transmit() takes a queue from the route (asking for the route first where it is not known) and sends request 310.
+ * 1. The caller's thread checks the message, makes its id and properties, compresses the body, and posts a struct
+ * send.
+ * 2. On the loop thread transmit() takes a queue from the route (asking for the route first where it is not known)
+ * and sends request 310.
  * 3. answered() ends it, or remembers the failure and asks all name servers whether someone else leads by now.
- * 4. reconsider() sends again as soon as there is another address, or, when nothing changes for a while, to the same one. The waits are such that the
- *    tries spread over the whole time-out: a leader's death costs one gap and no error.
+ * 4. reconsider() sends again as soon as there is another address, or, when nothing changes for a while, to the same
+ * one. The waits are such that the tries spread over the whole time-out: a leader's death costs one gap and no error.
  *
  * A request that never left, since nobody listened at the address, is not counted as a try.
  */
-#define STALE_ROUTE_MS_MAX 1000 /* so long a failed address is not tried again while name servers still name it as the leader's */
+#define STALE_ROUTE_MS_MAX                                                                                           \
+    1000 /* so long a failed address is not tried again while name servers still name it as the leader's */
 #define ASK_AGAIN_MS 20
 #define QUICK_FAILURES_MAX 3
 #define COMPRESS_LEVEL 5
@@ -92,7 +95,8 @@ bool producer_may_retry(int code)
 
 const char *ledgermq_send_status_text(int status)
 {
-    static const char *const names[] = {"SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE"};
+    static const char *const names[] = {"SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT",
+                                        "SLAVE_NOT_AVAILABLE"};
     return status >= 0 && status < 4 ? names[status] : "UNKNOWN";
 }
 
@@ -124,8 +128,9 @@ static void give_up(struct send *send)
 {
     char last[sizeof send->error.message];
     snprintf(last, sizeof last, "%s", send->error.message);
-    client_error_text(&send->error, send->error.code, send->error.response_code, "topic %s: not sent after %d %s in %d ms: %.300s",
-                      send->topic, send->tries, send->tries == 1 ? "try" : "tries",
+    client_error_text(&send->error, send->error.code, send->error.response_code,
+                      "topic %s: not sent after %d %s in %d ms: %.300s", send->topic, send->tries,
+                      send->tries == 1 ? "try" : "tries",
                       (int)(now_ms(send) - send->deadline_ms + send->producer->options.send_timeout_ms), last);
     finish(send, NULL, &send->error);
 }
@@ -166,7 +171,8 @@ static void timed_out(struct remoting_delay *delay)
         return;
     }
     char cause[120];
-    snprintf(cause, sizeof cause, "no name server answered within %d ms: are they running, and is NAMESRV_ADDR right?",
+    snprintf(cause, sizeof cause,
+             "no name server answered within %d ms: are they running, and is NAMESRV_ADDR right?",
              send->producer->options.send_timeout_ms);
     fail(send, LEDGERMQ_TIMEOUT, 0, cause);
 }
@@ -189,12 +195,16 @@ static void routed(struct route_waiter *waiter, int rv, const char *cause)
     char text[400];
     if (rv == ERROR_NOT_FOUND)
         snprintf(text, sizeof text,
-                 "no name server knows this topic (%.200s): create it with mqadmin updateTopic, or set autoCreateTopicEnable=true at the broker",
+                 "no name server knows this topic (%.200s): create it with mqadmin updateTopic, or set "
+                 "autoCreateTopicEnable=true at the broker",
                  cause);
     else
         snprintf(text, sizeof text, "no route: %.300s", cause);
-    fail(send, rv == ERROR_TIMEOUT ? LEDGERMQ_TIMEOUT : rv == ERROR_CONNECTION ? LEDGERMQ_CONNECTION : rv == ERROR_STOPPED ? LEDGERMQ_STOPPED
-                                                                                                              : LEDGERMQ_NO_ROUTE,
+    fail(send,
+         rv == ERROR_TIMEOUT      ? LEDGERMQ_TIMEOUT
+         : rv == ERROR_CONNECTION ? LEDGERMQ_CONNECTION
+         : rv == ERROR_STOPPED    ? LEDGERMQ_STOPPED
+                                  : LEDGERMQ_NO_ROUTE,
          rv == ERROR_NOT_FOUND ? RESPONSE_TOPIC_NOT_EXIST : 0, text);
 }
 
@@ -208,8 +218,8 @@ static void ask_route(struct send *send, const char *avoid)
         return;
     }
     send->waiter.done = routed;
-    int rv = route_table_refresh(send->producer->client->routes, send->topic, options->create_topic_key, options->queues_of_new_topic, avoid,
-                                 &send->waiter);
+    int rv = route_table_refresh(send->producer->client->routes, send->topic, options->create_topic_key,
+                                 options->queues_of_new_topic, avoid, &send->waiter);
     if (rv != 0) {
         fail(send, rv == ERROR_STOPPED ? LEDGERMQ_STOPPED : LEDGERMQ_BUSY, 0, error_text(rv));
         return;
@@ -276,15 +286,19 @@ static void succeeded(struct send *send, const struct remoting_command *answer, 
     send->tries++;
     if (send_message_response_header_decode(answer, &header, &error) != 0) {
         char cause[400];
-        snprintf(cause, sizeof cause, "%.100s answered a send without what an answer needs: %.200s", send->address, error.message);
+        snprintf(cause, sizeof cause, "%.100s answered a send without what an answer needs: %.200s", send->address,
+                 error.message);
         fail(send, LEDGERMQ_MALFORMED, 0, cause);
         return;
     }
     if (producer->options.latency_fault_enable)
-        latency_fault_tolerance_update(&producer->tolerance, send->broker_name, now_ms(send) - send->sent_ms, false, now_ms(send));
-    struct ledgermq_send_result result = {.status = status, .tries = send->tries, .queue_offset = header.queue_offset};
+        latency_fault_tolerance_update(&producer->tolerance, send->broker_name, now_ms(send) - send->sent_ms, false,
+                                       now_ms(send));
+    struct ledgermq_send_result result = {
+        .status = status, .tries = send->tries, .queue_offset = header.queue_offset};
     memcpy(result.message_id, send->message_id, sizeof result.message_id);
-    snprintf(result.offset_message_id, sizeof result.offset_message_id, "%.*s", (int)header.msg_id.size, (const char *)header.msg_id.data);
+    snprintf(result.offset_message_id, sizeof result.offset_message_id, "%.*s", (int)header.msg_id.size,
+             (const char *)header.msg_id.data);
     snprintf(result.queue.topic, sizeof result.queue.topic, "%s", send->topic);
     memcpy(result.queue.broker_name, send->broker_name, sizeof result.queue.broker_name);
     result.queue.queue_id = header.queue_id;
@@ -295,10 +309,12 @@ static void answered(struct remoting_call *call, int rv, const struct remoting_c
 {
     struct send *send = call->context;
     if (rv != 0) {
-        int code = rv == ERROR_TIMEOUT ? LEDGERMQ_TIMEOUT : rv == ERROR_STOPPED ? LEDGERMQ_STOPPED
-                   : rv == ERROR_MALFORMED ? LEDGERMQ_MALFORMED : LEDGERMQ_CONNECTION;
-        client_error_text(&send->error, code, 0, "%.100s of %.100s: %.200s%s", send->address, send->broker_name, cause,
-                          call->maybe_sent ? "; whether the message is stored is not known" : "");
+        int code = rv == ERROR_TIMEOUT     ? LEDGERMQ_TIMEOUT
+                   : rv == ERROR_STOPPED   ? LEDGERMQ_STOPPED
+                   : rv == ERROR_MALFORMED ? LEDGERMQ_MALFORMED
+                                           : LEDGERMQ_CONNECTION;
+        client_error_text(&send->error, code, 0, "%.100s of %.100s: %.200s%s", send->address, send->broker_name,
+                          cause, call->maybe_sent ? "; whether the message is stored is not known" : "");
         failed(send, call->maybe_sent, rv == ERROR_CONNECTION || rv == ERROR_TIMEOUT, true);
         return;
     }
@@ -319,8 +335,9 @@ static void answered(struct remoting_call *call, int rv, const struct remoting_c
         break;
     }
     const char *name = response_code_name(answer->code);
-    client_error_text(&send->error, LEDGERMQ_REFUSED, answer->code, "%.100s of %.100s answers %d %s: %.*s", send->address, send->broker_name,
-                      answer->code, name == NULL ? "" : name, (int)(answer->remark.size < 240 ? answer->remark.size : 240),
+    client_error_text(&send->error, LEDGERMQ_REFUSED, answer->code, "%.100s of %.100s answers %d %s: %.*s",
+                      send->address, send->broker_name, answer->code, name == NULL ? "" : name,
+                      (int)(answer->remark.size < 240 ? answer->remark.size : 240),
                       (const char *)answer->remark.data);
     failed(send, true, producer_may_retry(answer->code), answer->code == RESPONSE_SERVICE_NOT_AVAILABLE);
 }
@@ -356,13 +373,16 @@ static bool not_writable(const struct send *send, const struct topic_route *rout
     return send->wanted == NULL && route->publish_count == 0 && led;
 }
 
-/* The route names no broker that could take the message: there may be no leader at the moment, so ask again until the time is up. */
+/* The route names no broker that could take the message: there may be no leader at the moment, so ask again until the
+ * time is up. */
 static void no_leader(struct send *send)
 {
     if (!send->failed_once) {
         send->failed_once = true;
-        client_error_text(&send->error, LEDGERMQ_NO_ROUTE, 0, "no broker with a leader has a writable queue%s%.100s: see mqadmin topicRoute -t %.127s",
-                          send->wanted != NULL ? " on " : "", send->wanted != NULL ? send->wanted->broker_name : "", send->topic);
+        client_error_text(&send->error, LEDGERMQ_NO_ROUTE, 0,
+                          "no broker with a leader has a writable queue%s%.100s: see mqadmin topicRoute -t %.127s",
+                          send->wanted != NULL ? " on " : "", send->wanted != NULL ? send->wanted->broker_name : "",
+                          send->topic);
     }
     send->address[0] = '\0';
     send->give_up_waiting_ms = send->deadline_ms;
@@ -372,7 +392,8 @@ static void no_leader(struct send *send)
         give_up(send);
         return;
     }
-    remoting_client_delay(send->producer->client->remoting, &send->delay, left < ASK_AGAIN_MS ? (int)left : ASK_AGAIN_MS);
+    remoting_client_delay(send->producer->client->remoting, &send->delay,
+                          left < ASK_AGAIN_MS ? (int)left : ASK_AGAIN_MS);
 }
 
 static int write_request(struct send *send, bool oneway)
@@ -382,7 +403,8 @@ static int write_request(struct send *send, bool oneway)
     struct remoting_call *call = oneway ? NULL : &send->call;
     struct remoting_writer writer;
     send->sent_ms = now_ms(send);
-    int rv = remoting_client_begin(remoting, send->address, call, REQUEST_SEND_MESSAGE_V2, (int)(send->deadline_ms - send->sent_ms), &writer);
+    int rv = remoting_client_begin(remoting, send->address, call, REQUEST_SEND_MESSAGE_V2,
+                                   (int)(send->deadline_ms - send->sent_ms), &writer);
     if (rv != 0)
         return rv;
     struct send_message_request_header header = {
@@ -420,7 +442,8 @@ static void transmit(struct send *send)
     }
     if (!choose_queue(send, route)) {
         if (not_writable(send, route))
-            fail(send, LEDGERMQ_REFUSED, RESPONSE_NO_PERMISSION, "it has no writable queue: set its permission to 6 with mqadmin updateTopicPerm");
+            fail(send, LEDGERMQ_REFUSED, RESPONSE_NO_PERMISSION,
+                 "it has no writable queue: set its permission to 6 with mqadmin updateTopicPerm");
         else
             no_leader(send);
         return;
@@ -428,13 +451,19 @@ static void transmit(struct send *send)
     int rv = write_request(send, send->oneway);
     if (rv == ERROR_CONNECTION) {
         /* The connection was found broken and is about to be dropped. */
-        client_error_text(&send->error, LEDGERMQ_CONNECTION, 0, "%.100s of %.100s: the connection broke", send->address, send->broker_name);
+        client_error_text(&send->error, LEDGERMQ_CONNECTION, 0, "%.100s of %.100s: the connection broke",
+                          send->address, send->broker_name);
         failed(send, false, true, true);
         return;
     }
     if (rv != 0) {
-        fail(send, rv == ERROR_STOPPED ? LEDGERMQ_STOPPED : rv == ERROR_INVALID ? LEDGERMQ_MALFORMED : LEDGERMQ_BUSY, 0,
-             rv == ERROR_INVALID ? "the route holds an address that is none" : "more waits for the connection than this client keeps");
+        fail(send,
+             rv == ERROR_STOPPED   ? LEDGERMQ_STOPPED
+             : rv == ERROR_INVALID ? LEDGERMQ_MALFORMED
+                                   : LEDGERMQ_BUSY,
+             0,
+             rv == ERROR_INVALID ? "the route holds an address that is none"
+                                 : "more waits for the connection than this client keeps");
         return;
     }
     if (send->oneway)
@@ -451,10 +480,37 @@ static void start(struct remoting_task *task)
 
 /* Names that RocketMQ keeps for itself (MessageConst.STRING_HASH_SET). */
 static const char *const reserved_names[] = {
-    "TRACE_ON", "MSG_REGION", "KEYS", "TAGS", "WAIT", "DELAY", "RETRY_TOPIC", "REAL_TOPIC", "REAL_QID", "TRAN_MSG", "PGROUP", "MIN_OFFSET",
-    "MAX_OFFSET", "BUYER_ID", "ORIGIN_MESSAGE_ID", "TRANSFER_FLAG", "CORRECTION_FLAG", "MQ2_FLAG", "RECONSUME_TIME", "UNIQ_KEY",
-    "MAX_RECONSUME_TIMES", "CONSUME_START_TIME", "__transactionId__", "INSTANCE_ID", "CORRELATION_ID", "REPLY_TO_CLIENT", "TTL",
-    "ARRIVE_TIME", "PUSH_REPLY_TIME", "CLUSTER", "MSG_TYPE",
+    "TRACE_ON",
+    "MSG_REGION",
+    "KEYS",
+    "TAGS",
+    "WAIT",
+    "DELAY",
+    "RETRY_TOPIC",
+    "REAL_TOPIC",
+    "REAL_QID",
+    "TRAN_MSG",
+    "PGROUP",
+    "MIN_OFFSET",
+    "MAX_OFFSET",
+    "BUYER_ID",
+    "ORIGIN_MESSAGE_ID",
+    "TRANSFER_FLAG",
+    "CORRECTION_FLAG",
+    "MQ2_FLAG",
+    "RECONSUME_TIME",
+    "UNIQ_KEY",
+    "MAX_RECONSUME_TIMES",
+    "CONSUME_START_TIME",
+    "__transactionId__",
+    "INSTANCE_ID",
+    "CORRELATION_ID",
+    "REPLY_TO_CLIENT",
+    "TTL",
+    "ARRIVE_TIME",
+    "PUSH_REPLY_TIME",
+    "CLUSTER",
+    "MSG_TYPE",
 };
 
 static bool has_separator(const char *text)
@@ -466,35 +522,42 @@ static int check_properties(const struct ledgermq_message *message, struct ledge
 {
     if (message->property_count > PROPERTY_COUNT_MAX)
         return client_error_text(error, LEDGERMQ_INVALID, 0, "more than %u properties", PROPERTY_COUNT_MAX);
-    if ((message->tags != NULL && has_separator(message->tags)) || (message->keys != NULL && has_separator(message->keys)))
+    if ((message->tags != NULL && has_separator(message->tags)) ||
+        (message->keys != NULL && has_separator(message->keys)))
         return client_error_text(error, LEDGERMQ_INVALID, 0, "tags and keys may not hold the characters 1 and 2");
     for (size_t i = 0; i < message->property_count; i++) {
         const struct ledgermq_property *property = &message->properties[i];
-        if (property->name == NULL || property->value == NULL || property->name[0] == '\0' || property->value[0] == '\0')
+        if (property->name == NULL || property->value == NULL || property->name[0] == '\0' ||
+            property->value[0] == '\0')
             return client_error_text(error, LEDGERMQ_INVALID, 0, "property %zu has no name or no value", i);
         if (has_separator(property->name) || has_separator(property->value))
-            return client_error_text(error, LEDGERMQ_INVALID, 0, "property %.100s: name and value may not hold the characters 1 and 2",
+            return client_error_text(error, LEDGERMQ_INVALID, 0,
+                                     "property %.100s: name and value may not hold the characters 1 and 2",
                                      property->name);
         for (size_t k = 0; k < sizeof reserved_names / sizeof reserved_names[0]; k++)
             if (strcmp(property->name, reserved_names[k]) == 0)
-                return client_error_text(error, LEDGERMQ_INVALID, 0, "property %s is RocketMQ's own: choose another name", property->name);
+                return client_error_text(error, LEDGERMQ_INVALID, 0,
+                                         "property %s is RocketMQ's own: choose another name", property->name);
     }
     return LEDGERMQ_OK;
 }
 
-static int check_message(const struct ledgermq_producer *producer, const struct ledgermq_message *message, struct ledgermq_error *error)
+static int check_message(const struct ledgermq_producer *producer, const struct ledgermq_message *message,
+                         struct ledgermq_error *error)
 {
     struct error cause = {0};
     if (topic_validate(slice_of_text(message->topic), &cause) != 0)
-        return client_error_text(error, LEDGERMQ_INVALID, 0, "topic %.150s: %.250s", message->topic == NULL ? "" : message->topic,
-                                 cause.message);
+        return client_error_text(error, LEDGERMQ_INVALID, 0, "topic %.150s: %.250s",
+                                 message->topic == NULL ? "" : message->topic, cause.message);
     if (topic_forbids_send(slice_of_text(message->topic)))
-        return client_error_text(error, LEDGERMQ_INVALID, 0, "topic %s is the broker's own: nobody may send to it", message->topic);
+        return client_error_text(error, LEDGERMQ_INVALID, 0, "topic %s is the broker's own: nobody may send to it",
+                                 message->topic);
     if (message->body == NULL || message->body_size == 0)
         return client_error_text(error, LEDGERMQ_INVALID, 0, "the message has no body");
     if (message->body_size > producer->options.max_body_size)
-        return client_error_text(error, LEDGERMQ_INVALID, RESPONSE_MESSAGE_ILLEGAL, "the body has %zu bytes, max_body_size is %zu",
-                                 message->body_size, producer->options.max_body_size);
+        return client_error_text(error, LEDGERMQ_INVALID, RESPONSE_MESSAGE_ILLEGAL,
+                                 "the body has %zu bytes, max_body_size is %zu", message->body_size,
+                                 producer->options.max_body_size);
     if (message->delay_level < 0)
         return client_error_text(error, LEDGERMQ_INVALID, 0, "delay level %d is negative", message->delay_level);
     return check_properties(message, error);
@@ -522,7 +585,8 @@ static void make_properties(struct buffer *out, const struct ledgermq_message *m
         put_property(out, "TAGS", message->tags);
 }
 
-/* Returns the compressed body, NULL (and *size unchanged) when it does not get smaller or memory is short: then it is sent as it is. */
+/* Returns the compressed body, NULL (and *size unchanged) when it does not get smaller or memory is short: then it is
+ * sent as it is. */
 static void *compress_body(const void *body, size_t *size)
 {
     uLongf room = compressBound((uLong)*size);
@@ -542,9 +606,12 @@ static int charge(struct ledgermq_producer *producer, size_t bytes, struct ledge
     if (producer->closing)
         rv = client_error_text(error, LEDGERMQ_STOPPED, 0, "the producer is being freed");
     else if (producer->waiting >= producer->options.max_waiting)
-        rv = client_error_text(error, LEDGERMQ_BUSY, 0, "%zu sends are unanswered (max_waiting): wait for their call backs", producer->waiting);
+        rv =
+            client_error_text(error, LEDGERMQ_BUSY, 0,
+                              "%zu sends are unanswered (max_waiting): wait for their call backs", producer->waiting);
     else if (producer->waiting > 0 && producer->waiting_bytes + bytes > producer->options.max_waiting_bytes)
-        rv = client_error_text(error, LEDGERMQ_BUSY, 0, "%zu bytes of sends are unanswered (max_waiting_bytes): wait for their call backs",
+        rv = client_error_text(error, LEDGERMQ_BUSY, 0,
+                               "%zu bytes of sends are unanswered (max_waiting_bytes): wait for their call backs",
                                producer->waiting_bytes);
     if (rv == LEDGERMQ_OK) {
         producer->waiting++;
@@ -555,8 +622,9 @@ static int charge(struct ledgermq_producer *producer, size_t bytes, struct ledge
 }
 
 /* Copies all that a send needs into one block and posts it. */
-static int post(struct ledgermq_producer *producer, const struct ledgermq_message *message, const struct ledgermq_queue *queue, bool oneway,
-                ledgermq_send_done done, void *context, struct ledgermq_error *error)
+static int post(struct ledgermq_producer *producer, const struct ledgermq_message *message,
+                const struct ledgermq_queue *queue, bool oneway, ledgermq_send_done done, void *context,
+                struct ledgermq_error *error)
 {
     int rv = check_message(producer, message, error);
     if (rv != LEDGERMQ_OK)
@@ -575,8 +643,8 @@ static int post(struct ledgermq_producer *producer, const struct ledgermq_messag
     size_t total = sizeof(struct send) + queue_size + topic_size + properties.size + body_size;
     rv = LEDGERMQ_INVALID;
     if (properties.size > MESSAGE_PROPERTIES_MAX) {
-        client_error_text(error, rv, RESPONSE_MESSAGE_ILLEGAL, "the properties have %zu bytes, %u are the most", properties.size,
-                          MESSAGE_PROPERTIES_MAX);
+        client_error_text(error, rv, RESPONSE_MESSAGE_ILLEGAL, "the properties have %zu bytes, %u are the most",
+                          properties.size, MESSAGE_PROPERTIES_MAX);
         goto free_parts;
     }
     struct send *send = properties.failed ? NULL : malloc(total);
@@ -624,7 +692,8 @@ free_parts:
     buffer_close(&properties);
     return rv;
 }
-_Static_assert(_Alignof(struct ledgermq_queue) <= _Alignof(int32_t) && offsetof(struct send, text) % _Alignof(struct ledgermq_queue) == 0,
+_Static_assert(_Alignof(struct ledgermq_queue) <= _Alignof(int32_t) &&
+                   offsetof(struct send, text) % _Alignof(struct ledgermq_queue) == 0,
                "a queue must fit where struct send's texts begin");
 
 struct sync_send {
@@ -645,12 +714,14 @@ static void sync_done(void *context, const struct ledgermq_send_result *result, 
     uv_sem_post(&sync->done);
 }
 
-int ledgermq_send_to(struct ledgermq_producer *producer, const struct ledgermq_message *message, const struct ledgermq_queue *queue,
-                     struct ledgermq_send_result *result, struct ledgermq_error *error)
+int ledgermq_send_to(struct ledgermq_producer *producer, const struct ledgermq_message *message,
+                     const struct ledgermq_queue *queue, struct ledgermq_send_result *result,
+                     struct ledgermq_error *error)
 {
     struct sync_send sync = {.result = result, .error = error};
     if (remoting_client_on_loop(producer->client->remoting))
-        return client_error_text(error, LEDGERMQ_INVALID, 0, "a call back may not wait for a send: use ledgermq_send_async");
+        return client_error_text(error, LEDGERMQ_INVALID, 0,
+                                 "a call back may not wait for a send: use ledgermq_send_async");
     if (uv_sem_init(&sync.done, 0) != 0)
         return client_error_text(error, LEDGERMQ_NO_MEMORY, 0, "out of memory");
     int rv = post(producer, message, queue, false, sync_done, &sync, error);
@@ -662,33 +733,35 @@ int ledgermq_send_to(struct ledgermq_producer *producer, const struct ledgermq_m
     return rv;
 }
 
-int ledgermq_send(struct ledgermq_producer *producer, const struct ledgermq_message *message, struct ledgermq_send_result *result,
-                  struct ledgermq_error *error)
+int ledgermq_send(struct ledgermq_producer *producer, const struct ledgermq_message *message,
+                  struct ledgermq_send_result *result, struct ledgermq_error *error)
 {
     return ledgermq_send_to(producer, message, NULL, result, error);
 }
 
-int ledgermq_send_async(struct ledgermq_producer *producer, const struct ledgermq_message *message, const struct ledgermq_queue *queue,
-                        ledgermq_send_done done, void *context, struct ledgermq_error *error)
+int ledgermq_send_async(struct ledgermq_producer *producer, const struct ledgermq_message *message,
+                        const struct ledgermq_queue *queue, ledgermq_send_done done, void *context,
+                        struct ledgermq_error *error)
 {
     if (done == NULL)
         return client_error_text(error, LEDGERMQ_INVALID, 0, "an asynchronous send needs a call back");
     return post(producer, message, queue, false, done, context, error);
 }
 
-int ledgermq_send_oneway(struct ledgermq_producer *producer, const struct ledgermq_message *message, struct ledgermq_error *error)
+int ledgermq_send_oneway(struct ledgermq_producer *producer, const struct ledgermq_message *message,
+                         struct ledgermq_error *error)
 {
     return post(producer, message, NULL, true, NULL, NULL, error);
 }
 
-int ledgermq_publish_queues(struct ledgermq_producer *producer, const char *topic, struct ledgermq_queue **queues, size_t *count,
-                            struct ledgermq_error *public_error)
+int ledgermq_publish_queues(struct ledgermq_producer *producer, const char *topic, struct ledgermq_queue **queues,
+                            size_t *count, struct ledgermq_error *public_error)
 {
     struct error error = {0};
     if (topic_validate(slice_of_text(topic), &error) != 0)
         return client_error(public_error, ERROR_INVALID, 0, &error);
-    int rv = client_queues(producer->client, topic, true, producer->options.create_topic_key, producer->options.queues_of_new_topic, queues,
-                           count, &error);
+    int rv = client_queues(producer->client, topic, true, producer->options.create_topic_key,
+                           producer->options.queues_of_new_topic, queues, count, &error);
     if (rv == ERROR_NOT_FOUND)
         return client_error_text(public_error, LEDGERMQ_NO_ROUTE, RESPONSE_TOPIC_NOT_EXIST, "%s", error.message);
     return rv == 0 ? LEDGERMQ_OK : client_error(public_error, rv, 0, &error);
@@ -714,8 +787,8 @@ void ledgermq_producer_options_init(struct ledgermq_producer_options *options)
     };
 }
 
-int ledgermq_producer_new(struct ledgermq_client *client, const struct ledgermq_producer_options *given, struct ledgermq_producer **out,
-                          struct ledgermq_error *public_error)
+int ledgermq_producer_new(struct ledgermq_client *client, const struct ledgermq_producer_options *given,
+                          struct ledgermq_producer **out, struct ledgermq_error *public_error)
 {
     struct ledgermq_producer_options options;
     struct error error = {0};
@@ -728,9 +801,11 @@ int ledgermq_producer_new(struct ledgermq_client *client, const struct ledgermq_
         return client_error(public_error, ERROR_INVALID, 0, &error);
     if (topic_validate(slice_of_text(options.create_topic_key), &error) != 0)
         return client_error(public_error, ERROR_INVALID, 0, &error);
-    if (options.send_timeout_ms <= 0 || options.retries < 0 || options.queues_of_new_topic <= 0 || options.max_waiting == 0)
-        return client_error_text(public_error, LEDGERMQ_INVALID, 0,
-                                 "producer options: time-out, queues and max_waiting must be above 0, retries not negative");
+    if (options.send_timeout_ms <= 0 || options.retries < 0 || options.queues_of_new_topic <= 0 ||
+        options.max_waiting == 0)
+        return client_error_text(
+            public_error, LEDGERMQ_INVALID, 0,
+            "producer options: time-out, queues and max_waiting must be above 0, retries not negative");
     struct ledgermq_producer *producer = calloc(1, sizeof *producer);
     int rv = ERROR_NO_MEMORY;
     if (producer == NULL)
@@ -740,7 +815,8 @@ int ledgermq_producer_new(struct ledgermq_client *client, const struct ledgermq_
     producer->options.group = strdup(options.group);
     producer->options.create_topic_key = strdup(options.create_topic_key);
     latency_fault_tolerance_init(&producer->tolerance);
-    if (producer->options.group == NULL || producer->options.create_topic_key == NULL || uv_mutex_init(&producer->lock) != 0)
+    if (producer->options.group == NULL || producer->options.create_topic_key == NULL ||
+        uv_mutex_init(&producer->lock) != 0)
         goto free_producer;
     if (uv_cond_init(&producer->idle) != 0)
         goto destroy_lock;

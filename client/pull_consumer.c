@@ -14,7 +14,7 @@
 
 #define PULL_SYS_FLAG_SUSPEND 2
 #define PULL_SYS_FLAG_SUBSCRIPTION 4
-#define PULL_EXTRA_MS 10000     /* what a pull may take beyond the time it is held */
+#define PULL_EXTRA_MS 10000 /* what a pull may take beyond the time it is held */
 #define PULL_HOLD_MS_MAX 60000
 #define PULL_MESSAGES_MAX 1024
 #define ASK_AGAIN_MS 30
@@ -87,7 +87,8 @@ void ledgermq_pull_consumer_free(struct ledgermq_pull_consumer *consumer)
     *at = consumer->next;
     uv_mutex_unlock(&client->lock);
     struct known_topic *topic, *next;
-    HASH_ITER(hh, consumer->topics, topic, next) {
+    HASH_ITER(hh, consumer->topics, topic, next)
+    {
         HASH_DEL(consumer->topics, topic);
         free(topic);
     }
@@ -123,23 +124,25 @@ static int refused(struct ledgermq_error *error, const char *address, const stru
 {
     const char *name = response_code_name(answer->code);
     int code = answer->code == RESPONSE_QUERY_NOT_FOUND ? LEDGERMQ_NOT_FOUND : LEDGERMQ_REFUSED;
-    return client_error_text(error, code, answer->code, "%.100s answers %d %s: %.*s", address, answer->code, name == NULL ? "" : name,
-                             (int)(answer->remark.size < 300 ? answer->remark.size : 300), (const char *)answer->remark.data);
+    return client_error_text(error, code, answer->code, "%.100s answers %d %s: %.*s", address, answer->code,
+                             name == NULL ? "" : name, (int)(answer->remark.size < 300 ? answer->remark.size : 300),
+                             (const char *)answer->remark.data);
 }
 
 /* Whether asking again elsewhere may help: nobody there, or a broker that does not lead (any more). */
 static bool try_again(int rv, const struct remoting_response *response)
 {
     if (rv == 0)
-        return response->command.code == RESPONSE_SERVICE_NOT_AVAILABLE || response->command.code == RESPONSE_SYSTEM_BUSY;
+        return response->command.code == RESPONSE_SERVICE_NOT_AVAILABLE ||
+               response->command.code == RESPONSE_SYSTEM_BUSY;
     return rv == ERROR_CONNECTION;
 }
 
-/* One request to the leader of a queue's broker. Reading is safe to repeat, so a change of leader is waited for as long as other calls may take. 0 with an
- * answer of any code; else a public code. */
-static int queue_call(struct ledgermq_client *client, const struct ledgermq_queue *queue, int32_t code, const struct remoting_field *fields,
-                      int timeout_ms, char address[REMOTING_ADDRESS_MAX], struct remoting_response *response,
-                      struct ledgermq_error *public_error)
+/* One request to the leader of a queue's broker. Reading is safe to repeat, so a change of leader is waited for as
+ * long as other calls may take. 0 with an answer of any code; else a public code. */
+static int queue_call(struct ledgermq_client *client, const struct ledgermq_queue *queue, int32_t code,
+                      const struct remoting_field *fields, int timeout_ms, char address[REMOTING_ADDRESS_MAX],
+                      struct remoting_response *response, struct ledgermq_error *public_error)
 {
     struct error error = {0};
     char failed_address[REMOTING_ADDRESS_MAX];
@@ -151,7 +154,8 @@ static int queue_call(struct ledgermq_client *client, const struct ledgermq_queu
             return client_error_text(public_error, LEDGERMQ_NO_ROUTE, RESPONSE_TOPIC_NOT_EXIST, "%s", error.message);
         bool again = rv == ERROR_NO_LEADER;
         if (rv == 0) {
-            rv = remoting_client_invoke(client->remoting, address, code, fields, slice_of(NULL, 0), timeout_ms, response, &error);
+            rv = remoting_client_invoke(client->remoting, address, code, fields, slice_of(NULL, 0), timeout_ms,
+                                        response, &error);
             again = try_again(rv, response);
             if (rv == 0 && !again)
                 return LEDGERMQ_OK;
@@ -172,12 +176,13 @@ static int queue_call(struct ledgermq_client *client, const struct ledgermq_queu
 static int check_queue(const struct ledgermq_queue *queue, struct ledgermq_error *error)
 {
     if (queue == NULL || queue->topic[0] == '\0' || queue->broker_name[0] == '\0' || queue->queue_id < 0)
-        return client_error_text(error, LEDGERMQ_INVALID, 0, "the queue has no topic, no broker name or a negative id");
+        return client_error_text(error, LEDGERMQ_INVALID, 0,
+                                 "the queue has no topic, no broker name or a negative id");
     return LEDGERMQ_OK;
 }
 
-int ledgermq_subscribe_queues(struct ledgermq_pull_consumer *consumer, const char *topic, struct ledgermq_queue **queues, size_t *count,
-                              struct ledgermq_error *public_error)
+int ledgermq_subscribe_queues(struct ledgermq_pull_consumer *consumer, const char *topic,
+                              struct ledgermq_queue **queues, size_t *count, struct ledgermq_error *public_error)
 {
     struct error error = {0};
     if (on_loop(consumer->client, public_error) != LEDGERMQ_OK)
@@ -215,8 +220,8 @@ static bool tag_wanted(const struct ledgermq_stored_message *message, const void
     return false;
 }
 
-static int take_pull(struct remoting_response *response, const char *address, const struct ledgermq_queue *queue, const char *tags,
-                     struct ledgermq_pull_result **result, struct ledgermq_error *public_error)
+static int take_pull(struct remoting_response *response, const char *address, const struct ledgermq_queue *queue,
+                     const char *tags, struct ledgermq_pull_result **result, struct ledgermq_error *public_error)
 {
     struct pull_message_response_header header;
     struct error error = {0};
@@ -250,7 +255,8 @@ static int take_pull(struct remoting_response *response, const char *address, co
     messages->result.min_offset = header.min_offset;
     messages->result.max_offset = header.max_offset;
     if (status == LEDGERMQ_FOUND) {
-        rv = stored_messages_add(messages, response, queue->broker_name, tags == NULL ? NULL : tag_wanted, tags, &error);
+        rv = stored_messages_add(messages, response, queue->broker_name, tags == NULL ? NULL : tag_wanted, tags,
+                                 &error);
         if (messages->result.count == 0)
             messages->result.status = LEDGERMQ_NO_MATCHED_MESSAGE;
     } else {
@@ -265,15 +271,16 @@ static int take_pull(struct remoting_response *response, const char *address, co
     return LEDGERMQ_OK;
 }
 
-int ledgermq_pull(struct ledgermq_pull_consumer *consumer, const struct ledgermq_queue *queue, const char *expression, int64_t offset,
-                  int max_messages, int hold_ms, struct ledgermq_pull_result **result, struct ledgermq_error *error)
+int ledgermq_pull(struct ledgermq_pull_consumer *consumer, const struct ledgermq_queue *queue, const char *expression,
+                  int64_t offset, int max_messages, int hold_ms, struct ledgermq_pull_result **result,
+                  struct ledgermq_error *error)
 {
     char queue_id[16], queue_offset[24], max[16], sys_flag[16], hold[16], version[24], address[REMOTING_ADDRESS_MAX];
     if (check_queue(queue, error) != LEDGERMQ_OK || on_loop(consumer->client, error) != LEDGERMQ_OK)
         return LEDGERMQ_INVALID;
     if (max_messages < 1 || max_messages > PULL_MESSAGES_MAX || hold_ms < 0 || hold_ms > PULL_HOLD_MS_MAX)
-        return client_error_text(error, LEDGERMQ_INVALID, 0, "a pull takes 1 to %d messages and is held 0 to %d ms", PULL_MESSAGES_MAX,
-                                 PULL_HOLD_MS_MAX);
+        return client_error_text(error, LEDGERMQ_INVALID, 0, "a pull takes 1 to %d messages and is held 0 to %d ms",
+                                 PULL_MESSAGES_MAX, PULL_HOLD_MS_MAX);
     bool sql = expression != NULL && strncmp(expression, SQL_PREFIX, strlen(SQL_PREFIX)) == 0;
     const char *text = expression == NULL ? "*" : sql ? expression + strlen(SQL_PREFIX) : expression;
     note_topic(consumer, queue->topic);
@@ -284,13 +291,22 @@ int ledgermq_pull(struct ledgermq_pull_consumer *consumer, const struct ledgermq
     snprintf(hold, sizeof hold, "%d", hold_ms);
     snprintf(version, sizeof version, "%lld", (long long)consumer->version_ms);
     const struct remoting_field fields[] = {
-        {"consumerGroup", consumer->group}, {"topic", queue->topic},        {"queueId", queue_id},
-        {"queueOffset", queue_offset},      {"maxMsgNums", max},            {"sysFlag", sys_flag},
-        {"commitOffset", "0"},              {"suspendTimeoutMillis", hold}, {"subscription", text},
-        {"subVersion", version},            {"expressionType", sql ? "SQL92" : "TAG"}, {NULL, NULL},
+        {"consumerGroup", consumer->group},
+        {"topic", queue->topic},
+        {"queueId", queue_id},
+        {"queueOffset", queue_offset},
+        {"maxMsgNums", max},
+        {"sysFlag", sys_flag},
+        {"commitOffset", "0"},
+        {"suspendTimeoutMillis", hold},
+        {"subscription", text},
+        {"subVersion", version},
+        {"expressionType", sql ? "SQL92" : "TAG"},
+        {NULL, NULL},
     };
     struct remoting_response response;
-    int rv = queue_call(consumer->client, queue, REQUEST_PULL_MESSAGE, fields, hold_ms + PULL_EXTRA_MS, address, &response, error);
+    int rv = queue_call(consumer->client, queue, REQUEST_PULL_MESSAGE, fields, hold_ms + PULL_EXTRA_MS, address,
+                        &response, error);
     if (rv != LEDGERMQ_OK)
         return rv;
     bool all = sql || strcmp(text, "*") == 0 || text[0] == '\0';
@@ -305,23 +321,28 @@ void ledgermq_pull_result_free(struct ledgermq_pull_result *result)
 /* --- offsets ---- */
 
 /* Requests of {topic, queueId, more} that answer with {offset}. */
-static int offset_call(struct ledgermq_client *client, const struct ledgermq_queue *queue, int32_t code, const char *name, const char *value,
-                       const char *name2, const char *value2, int64_t *offset, struct ledgermq_error *error)
+static int offset_call(struct ledgermq_client *client, const struct ledgermq_queue *queue, int32_t code,
+                       const char *name, const char *value, const char *name2, const char *value2, int64_t *offset,
+                       struct ledgermq_error *error)
 {
     char queue_id[16], address[REMOTING_ADDRESS_MAX];
     struct remoting_response response;
     if (check_queue(queue, error) != LEDGERMQ_OK || on_loop(client, error) != LEDGERMQ_OK)
         return LEDGERMQ_INVALID;
     snprintf(queue_id, sizeof queue_id, "%d", queue->queue_id);
-    const struct remoting_field fields[] = {
-        {"topic", queue->topic}, {"queueId", queue_id}, {name != NULL ? name : "", value}, {name2 != NULL ? name2 : "", value2}, {NULL, NULL}};
+    const struct remoting_field fields[] = {{"topic", queue->topic},
+                                            {"queueId", queue_id},
+                                            {name != NULL ? name : "", value},
+                                            {name2 != NULL ? name2 : "", value2},
+                                            {NULL, NULL}};
     int rv = queue_call(client, queue, code, fields, client->call_timeout_ms, address, &response, error);
     if (rv != LEDGERMQ_OK)
         return rv;
     if (response.command.code != RESPONSE_SUCCESS) {
         rv = refused(error, address, &response.command);
     } else if (offset != NULL && !slice_to_i64(remoting_ext(&response.command, "offset"), offset)) {
-        rv = client_error_text(error, LEDGERMQ_MALFORMED, 0, "%s answered request %d without an offset", address, code);
+        rv = client_error_text(error, LEDGERMQ_MALFORMED, 0, "%s answered request %d without an offset", address,
+                               code);
     }
     remoting_response_close(&response);
     return rv;
@@ -339,35 +360,37 @@ int ledgermq_max_offset(struct ledgermq_pull_consumer *consumer, const struct le
     return offset_call(consumer->client, queue, REQUEST_GET_MAX_OFFSET, NULL, NULL, NULL, NULL, offset, error);
 }
 
-int ledgermq_search_offset(struct ledgermq_pull_consumer *consumer, const struct ledgermq_queue *queue, int64_t timestamp_ms,
-                           int64_t *offset, struct ledgermq_error *error)
+int ledgermq_search_offset(struct ledgermq_pull_consumer *consumer, const struct ledgermq_queue *queue,
+                           int64_t timestamp_ms, int64_t *offset, struct ledgermq_error *error)
 {
     char timestamp[24];
     snprintf(timestamp, sizeof timestamp, "%lld", (long long)timestamp_ms);
-    return offset_call(consumer->client, queue, REQUEST_SEARCH_OFFSET_BY_TIMESTAMP, "timestamp", timestamp, NULL, NULL, offset, error);
+    return offset_call(consumer->client, queue, REQUEST_SEARCH_OFFSET_BY_TIMESTAMP, "timestamp", timestamp, NULL,
+                       NULL, offset, error);
 }
 
-int ledgermq_fetch_offset(struct ledgermq_pull_consumer *consumer, const struct ledgermq_queue *queue, int64_t *offset,
-                          struct ledgermq_error *error)
+int ledgermq_fetch_offset(struct ledgermq_pull_consumer *consumer, const struct ledgermq_queue *queue,
+                          int64_t *offset, struct ledgermq_error *error)
 {
-    return offset_call(consumer->client, queue, REQUEST_QUERY_CONSUMER_OFFSET, "consumerGroup", consumer->group, NULL, NULL, offset, error);
+    return offset_call(consumer->client, queue, REQUEST_QUERY_CONSUMER_OFFSET, "consumerGroup", consumer->group, NULL,
+                       NULL, offset, error);
 }
 
-int ledgermq_commit_offset(struct ledgermq_pull_consumer *consumer, const struct ledgermq_queue *queue, int64_t offset,
-                           struct ledgermq_error *error)
+int ledgermq_commit_offset(struct ledgermq_pull_consumer *consumer, const struct ledgermq_queue *queue,
+                           int64_t offset, struct ledgermq_error *error)
 {
     char text[24];
     if (offset < 0)
         return client_error_text(error, LEDGERMQ_INVALID, 0, "an offset is not negative");
     snprintf(text, sizeof text, "%lld", (long long)offset);
-    return offset_call(consumer->client, queue, REQUEST_UPDATE_CONSUMER_OFFSET, "consumerGroup", consumer->group, "commitOffset", text, NULL,
-                       error);
+    return offset_call(consumer->client, queue, REQUEST_UPDATE_CONSUMER_OFFSET, "consumerGroup", consumer->group,
+                       "commitOffset", text, NULL, error);
 }
 
 /* --- by id and key ---- */
 
-int ledgermq_view_message(struct ledgermq_client *client, const char *offset_message_id, struct ledgermq_pull_result **result,
-                          struct ledgermq_error *public_error)
+int ledgermq_view_message(struct ledgermq_client *client, const char *offset_message_id,
+                          struct ledgermq_pull_result **result, struct ledgermq_error *public_error)
 {
     struct message_host host;
     struct error error = {0};
@@ -377,14 +400,15 @@ int ledgermq_view_message(struct ledgermq_client *client, const char *offset_mes
     if (on_loop(client, public_error) != LEDGERMQ_OK)
         return LEDGERMQ_INVALID;
     if (!message_id_parse(slice_of_text(offset_message_id), &host, &offset))
-        return client_error_text(public_error, LEDGERMQ_INVALID, 0,
-                                 "'%.60s' is no offset message id: it has 32 (or 56) hexadecimal digits; for a UNIQ_KEY query by key",
-                                 offset_message_id == NULL ? "" : offset_message_id);
+        return client_error_text(
+            public_error, LEDGERMQ_INVALID, 0,
+            "'%.60s' is no offset message id: it has 32 (or 56) hexadecimal digits; for a UNIQ_KEY query by key",
+            offset_message_id == NULL ? "" : offset_message_id);
     message_host_format(&host, address, sizeof address);
     snprintf(offset_text, sizeof offset_text, "%lld", (long long)offset);
     const struct remoting_field fields[] = {{"offset", offset_text}, {NULL, NULL}};
-    int rv = remoting_client_invoke(client->remoting, address, REQUEST_VIEW_MESSAGE_BY_ID, fields, slice_of(NULL, 0), client->call_timeout_ms,
-                                    &response, &error);
+    int rv = remoting_client_invoke(client->remoting, address, REQUEST_VIEW_MESSAGE_BY_ID, fields, slice_of(NULL, 0),
+                                    client->call_timeout_ms, &response, &error);
     if (rv != 0) {
         error_wrap(&error, "the broker named in the id");
         return client_error(public_error, rv, 0, &error);
@@ -404,7 +428,8 @@ int ledgermq_view_message(struct ledgermq_client *client, const char *offset_mes
     }
     rv = stored_messages_add(messages, &response, NULL, NULL, NULL, &error);
     if (rv == 0 && messages->result.count != 1)
-        rv = error_set(&error, ERROR_MALFORMED, "%s answered with %zu messages instead of one", address, messages->result.count);
+        rv = error_set(&error, ERROR_MALFORMED, "%s answered with %zu messages instead of one", address,
+                       messages->result.count);
     if (rv != 0) {
         stored_messages_free(messages);
         return client_error(public_error, rv, 0, &error);
@@ -439,16 +464,16 @@ static bool key_wanted(const struct ledgermq_stored_message *message, const void
 
 /* Fails only when no broker could be asked. */
 static int query_brokers(struct ledgermq_client *client, char (*addresses)[REMOTING_ADDRESS_MAX], size_t count,
-                         const struct remoting_field *fields, const struct wanted_key *wanted, struct stored_messages *messages,
-                         struct ledgermq_error *public_error)
+                         const struct remoting_field *fields, const struct wanted_key *wanted,
+                         struct stored_messages *messages, struct ledgermq_error *public_error)
 {
     struct error error = {0};
     int rv = client_error_text(public_error, LEDGERMQ_NO_ROUTE, 0, "topic %s has no live broker", wanted->topic);
     bool asked = false;
     for (size_t i = 0; i < count; i++) {
         struct remoting_response response;
-        int status = remoting_client_invoke(client->remoting, addresses[i], REQUEST_QUERY_MESSAGE, fields, slice_of(NULL, 0),
-                                            client->call_timeout_ms * 2, &response, &error);
+        int status = remoting_client_invoke(client->remoting, addresses[i], REQUEST_QUERY_MESSAGE, fields,
+                                            slice_of(NULL, 0), client->call_timeout_ms * 2, &response, &error);
         if (status != 0) {
             rv = client_error(public_error, status, 0, &error);
             continue;
@@ -470,8 +495,9 @@ static int query_brokers(struct ledgermq_client *client, char (*addresses)[REMOT
     return asked ? LEDGERMQ_OK : rv;
 }
 
-int ledgermq_query_messages(struct ledgermq_client *client, const char *topic, const char *key, bool unique, int max_messages,
-                            int64_t begin_ms, int64_t end_ms, struct ledgermq_pull_result **result, struct ledgermq_error *public_error)
+int ledgermq_query_messages(struct ledgermq_client *client, const char *topic, const char *key, bool unique,
+                            int max_messages, int64_t begin_ms, int64_t end_ms, struct ledgermq_pull_result **result,
+                            struct ledgermq_error *public_error)
 {
     struct error error = {0};
     char max[16], begin[24], end[24], (*addresses)[REMOTING_ADDRESS_MAX];
@@ -481,7 +507,8 @@ int ledgermq_query_messages(struct ledgermq_client *client, const char *topic, c
     if (topic_validate(slice_of_text(topic), &error) != 0)
         return client_error(public_error, ERROR_INVALID, 0, &error);
     if (key == NULL || key[0] == '\0' || max_messages < 1)
-        return client_error_text(public_error, LEDGERMQ_INVALID, 0, "a query needs a key and a number of messages above 0");
+        return client_error_text(public_error, LEDGERMQ_INVALID, 0,
+                                 "a query needs a key and a number of messages above 0");
     int rv = client_topic_brokers(client, topic, &addresses, &count, &error);
     if (rv == ERROR_NOT_FOUND)
         return client_error_text(public_error, LEDGERMQ_NO_ROUTE, RESPONSE_TOPIC_NOT_EXIST, "%s", error.message);
@@ -495,15 +522,16 @@ int ledgermq_query_messages(struct ledgermq_client *client, const char *topic, c
     snprintf(max, sizeof max, "%d", max_messages);
     snprintf(begin, sizeof begin, "%lld", (long long)begin_ms);
     snprintf(end, sizeof end, "%lld", end_ms > 0 ? (long long)end_ms : (long long)INT64_MAX);
-    const struct remoting_field fields[] = {
-        {"topic", topic}, {"key", key}, {"maxNum", max}, {"beginTimestamp", begin}, {"endTimestamp", end},
-        {"_UNIQUE_KEY_QUERY", unique ? "true" : "false"}, {NULL, NULL}};
+    const struct remoting_field fields[] = {{"topic", topic},      {"key", key},
+                                            {"maxNum", max},       {"beginTimestamp", begin},
+                                            {"endTimestamp", end}, {"_UNIQUE_KEY_QUERY", unique ? "true" : "false"},
+                                            {NULL, NULL}};
     struct wanted_key wanted = {topic, key, unique};
     rv = query_brokers(client, addresses, count, fields, &wanted, messages, public_error);
     free(addresses);
     if (rv == LEDGERMQ_OK && messages->result.count == 0)
-        rv = client_error_text(public_error, LEDGERMQ_NOT_FOUND, RESPONSE_NO_MESSAGE, "topic %s has no message with %s %s in that time",
-                               topic, unique ? "id" : "key", key);
+        rv = client_error_text(public_error, LEDGERMQ_NOT_FOUND, RESPONSE_NO_MESSAGE,
+                               "topic %s has no message with %s %s in that time", topic, unique ? "id" : "key", key);
     if (rv != LEDGERMQ_OK) {
         stored_messages_free(messages);
         return rv;

@@ -8,11 +8,12 @@
 #include <stdlib.h>
 #include <uthash.h>
 
-/* A request's way: begin() finds or makes the connection and reserves a slot, the frame is written straight into the connection's buffer, the prepare
- * hook hands all that one loop turn gathered to the kernel in one write, read_cb() cuts answers and finds the slot by the opaque value.
+/* A request's way: begin() finds or makes the connection and reserves a slot, the frame is written straight into the
+ * connection's buffer, the prepare hook hands all that one loop turn gathered to the kernel in one write, read_cb()
+ * cuts answers and finds the slot by the opaque value.
  *
- * An opaque value is {generation, slot}: the slot finds the call without hashing, the generation tells a late answer of a
- * call that timed out from the answer of the one that has the slot now.
+ * An opaque value is {generation, slot}: the slot finds the call without hashing, the generation tells a late answer
+ * of a call that timed out from the answer of the one that has the slot now.
  */
 #define SLOT_BITS 18u
 #define SLOT_MASK ((1u << SLOT_BITS) - 1)
@@ -32,17 +33,17 @@ struct remoting_connection {
     uv_connect_t connect;
     uv_getaddrinfo_t resolve;
     uv_write_t write;
-    bool resolving;           /* resolve is in libuv's hands */
-    bool tcp_open;            /* tcp is in libuv's hands */
+    bool resolving; /* resolve is in libuv's hands */
+    bool tcp_open;  /* tcp is in libuv's hands */
     bool write_busy;
-    bool dirty;               /* in the list of connections to flush */
-    bool failing;             /* found broken where no call back may run: the sweep takes it */
+    bool dirty;   /* in the list of connections to flush */
+    bool failing; /* found broken where no call back may run: the sweep takes it */
     int fail_status;
     struct addrinfo *addresses, *next_address;
     int64_t connect_deadline_ms;
     int64_t last_read_ms;
-    struct buffer out;        /* gathered */
-    struct buffer writing;    /* with the kernel */
+    struct buffer out;     /* gathered */
+    struct buffer writing; /* with the kernel */
     struct buffer in;
     size_t in_done;
     struct remoting_connection *next_dirty;
@@ -162,7 +163,8 @@ static void closed_cb(uv_handle_t *handle)
     connection_release(connection);
 }
 
-/* The end of a connection: its unanswered calls fail. Only from libuv's call backs. The connection may be freed on return. */
+/* The end of a connection: its unanswered calls fail. Only from libuv's call backs. The connection may be freed on
+ * return. */
 static void connection_fail(struct remoting_connection *connection, int rv, const char *cause)
 {
     struct remoting_client *client = connection->client;
@@ -181,7 +183,8 @@ static void connection_fail(struct remoting_connection *connection, int rv, cons
         uv_cancel((uv_req_t *)&connection->resolve);
     if (connection->tcp_open && !uv_is_closing((uv_handle_t *)&connection->tcp))
         uv_close((uv_handle_t *)&connection->tcp, closed_cb);
-    /* A call back may begin new calls, which take free slots and move the table: hence the index, and the connection as the mark. */
+    /* A call back may begin new calls, which take free slots and move the table: hence the index, and the connection
+     * as the mark. */
     for (uint32_t i = 0; i < client->slot_count; i++) {
         struct remoting_call *call = client->slots[i].call;
         if (call == NULL || call->connection != connection)
@@ -273,8 +276,8 @@ static void flush_dirty(uv_prepare_t *prepare)
     }
 }
 
-/* A broker's own requests (CHECK_TRANSACTION_STATE, CONSUME_MESSAGE_DIRECTLY, ...) are answered "not supported": a broker that waits for an answer must
- * not wait in vain. */
+/* A broker's own requests (CHECK_TRANSACTION_STATE, CONSUME_MESSAGE_DIRECTLY, ...) are answered "not supported": a
+ * broker that waits for an answer must not wait in vain. */
 static void answer_request(struct remoting_connection *connection, const struct remoting_command *request)
 {
     struct remoting_writer writer;
@@ -318,7 +321,8 @@ static void alloc_cb(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
         connection->in_done = 0;
     }
     int64_t frame = remoting_frame_size(buffer_slice(in));
-    size_t wanted = frame > (int64_t)in->size && (size_t)frame - in->size > READ_SIZE ? (size_t)frame - in->size : READ_SIZE;
+    size_t wanted =
+        frame > (int64_t)in->size && (size_t)frame - in->size > READ_SIZE ? (size_t)frame - in->size : READ_SIZE;
     uint8_t *at = buffer_reserve(in, wanted);
     in->failed = false;
     *buf = uv_buf_init((char *)at, at == NULL ? 0 : (unsigned)(in->capacity - in->size));
@@ -338,12 +342,15 @@ static void read_cb(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
     connection->in.size += (size_t)n;
     connection->last_read_ms = remoting_client_now_ms(client);
     while (connection->state == OPEN) {
-        struct slice rest = slice_of(connection->in.data + connection->in_done, connection->in.size - connection->in_done);
+        struct slice rest =
+            slice_of(connection->in.data + connection->in_done, connection->in.size - connection->in_done);
         int64_t size = remoting_frame_size(rest);
         if (size == 0 || (size > 0 && (size_t)size > rest.size))
             return;
-        if (size < 0 || remoting_command_decode(connection->in.data + connection->in_done, (size_t)size, &client->command) != 0) {
-            connection_fail(connection, ERROR_MALFORMED, "what it sent is not RocketMQ's remoting protocol: is this the right port?");
+        if (size < 0 ||
+            remoting_command_decode(connection->in.data + connection->in_done, (size_t)size, &client->command) != 0) {
+            connection_fail(connection, ERROR_MALFORMED,
+                            "what it sent is not RocketMQ's remoting protocol: is this the right port?");
             return;
         }
         connection->in_done += (size_t)size;
@@ -516,8 +523,8 @@ bool remoting_client_is_connected(struct remoting_client *client, const char *ad
 
 /* --- requests ---- */
 
-int remoting_client_begin(struct remoting_client *client, const char *address, struct remoting_call *call, int32_t code, int timeout_ms,
-                          struct remoting_writer *writer)
+int remoting_client_begin(struct remoting_client *client, const char *address, struct remoting_call *call,
+                          int32_t code, int timeout_ms, struct remoting_writer *writer)
 {
     int rv = 0;
     assert(client->beginning_connection == NULL);
@@ -541,7 +548,8 @@ int remoting_client_begin(struct remoting_client *client, const char *address, s
     }
     client->beginning = call;
     client->beginning_connection = connection;
-    remoting_writer_begin_request(writer, &connection->out, REMOTING_JSON, code, opaque, call == NULL ? REMOTING_FLAG_ONEWAY : 0);
+    remoting_writer_begin_request(writer, &connection->out, REMOTING_JSON, code, opaque,
+                                  call == NULL ? REMOTING_FLAG_ONEWAY : 0);
     return 0;
 }
 
@@ -594,7 +602,8 @@ void remoting_client_delay_cancel(struct remoting_delay *delay)
 static void expire_connections(struct remoting_client *client, int64_t now)
 {
     struct remoting_connection *connection, *next;
-    HASH_ITER(hh, client->connections, connection, next) {
+    HASH_ITER(hh, client->connections, connection, next)
+    {
         if (connection->failing) {
             connection_fail_status(connection, "connection", connection->fail_status);
         } else if (connection->state != OPEN && connection->connect_deadline_ms <= now) {
@@ -619,7 +628,8 @@ static void expire_calls(struct remoting_client *client, int64_t now)
         int64_t sent = call->sent_ms;
         slot_release(client, call);
         call->maybe_sent = connection->state == OPEN;
-        /* Silence since the request was sent: the peer may be stopped or cut off without a reset, so the next request gets a new connection. */
+        /* Silence since the request was sent: the peer may be stopped or cut off without a reset, so the next request
+         * gets a new connection. */
         if (connection->state == OPEN && connection->last_read_ms <= sent && !connection->failing)
             mark_failing(connection, UV_ETIMEDOUT);
         call->done(call, ERROR_TIMEOUT, NULL, "no answer in time");
@@ -743,7 +753,8 @@ int remoting_client_new(int connect_timeout_ms, struct remoting_client **out, st
     uv_prepare_start(&client->prepare, flush_dirty);
     uv_timer_init(&client->loop, &client->sweep);
 
-    /* A write to a connection that the peer reset raises SIGPIPE in the writing thread; the application's own handling of it stays untouched. */
+    /* A write to a connection that the peer reset raises SIGPIPE in the writing thread; the application's own
+     * handling of it stays untouched. */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
@@ -808,7 +819,8 @@ static struct slice move_slice(struct slice slice, const uint8_t *from, uint8_t 
     return slice_of(to + (slice.data - from), slice.size);
 }
 
-/* The connection's buffer moves on with the next read, so the answer's bytes are copied: all slices lie between the lowest and the highest address. */
+/* The connection's buffer moves on with the next read, so the answer's bytes are copied: all slices lie between the
+ * lowest and the highest address. */
 static int keep_answer(const struct remoting_command *answer, struct remoting_response *response)
 {
     const uint8_t *low = NULL, *high = NULL;
@@ -843,7 +855,8 @@ static int keep_answer(const struct remoting_command *answer, struct remoting_re
     return 0;
 }
 
-static void invocation_done(struct remoting_call *call, int rv, const struct remoting_command *answer, const char *cause)
+static void invocation_done(struct remoting_call *call, int rv, const struct remoting_command *answer,
+                            const char *cause)
 {
     struct invocation *invocation = call->context;
     invocation->rv = rv == 0 ? keep_answer(answer, invocation->response) : rv;
@@ -855,8 +868,8 @@ static void invocation_run(struct remoting_task *task)
 {
     struct invocation *invocation = (struct invocation *)task;
     struct remoting_writer writer;
-    int rv = remoting_client_begin(invocation->client, invocation->address, &invocation->call, invocation->code, invocation->timeout_ms,
-                                   &writer);
+    int rv = remoting_client_begin(invocation->client, invocation->address, &invocation->call, invocation->code,
+                                   invocation->timeout_ms, &writer);
     if (rv == 0) {
         for (const struct remoting_field *field = invocation->fields; field != NULL && field->name != NULL; field++)
             if (field->value != NULL)
@@ -873,8 +886,9 @@ static void invocation_run(struct remoting_task *task)
     uv_sem_post(&invocation->done);
 }
 
-int remoting_client_invoke(struct remoting_client *client, const char *address, int32_t code, const struct remoting_field *fields,
-                           struct slice body, int timeout_ms, struct remoting_response *response, struct error *error)
+int remoting_client_invoke(struct remoting_client *client, const char *address, int32_t code,
+                           const struct remoting_field *fields, struct slice body, int timeout_ms,
+                           struct remoting_response *response, struct error *error)
 {
     struct invocation invocation = {
         .task.run = invocation_run,

@@ -1,7 +1,8 @@
 /* Connections to name servers and brokers, requests and their answers, on one background loop thread.
  *
- * Follows org.apache.rocketmq.remoting.netty.NettyRemotingClient 4.9.8. A connection is made by the first request to its address and shared by
- * all that follow; when it breaks, its unanswered requests fail and the next request makes a new one. Nothing is retried here.
+ * Follows org.apache.rocketmq.remoting.netty.NettyRemotingClient 4.9.8. A connection is made by the first request to
+ * its address and shared by all that follow; when it breaks, its unanswered requests fail and the next request makes
+ * a new one. Nothing is retried here.
  */
 #ifndef LEDGERMQ_CLIENT_REMOTING_CLIENT_H
 #define LEDGERMQ_CLIENT_REMOTING_CLIENT_H
@@ -10,9 +11,9 @@
 
 #include "proto/remoting_command.h"
 
-#define REMOTING_ADDRESS_MAX 280u                       /* 255 characters of a host name, colon, port */
-#define REMOTING_CLIENT_CALLS_MAX 262144u               /* unanswered requests of one client */
-#define REMOTING_CLIENT_OUT_MAX (128u * 1024 * 1024)    /* bytes not yet taken by the kernel, per connection */
+#define REMOTING_ADDRESS_MAX 280u                    /* 255 characters of a host name, colon, port */
+#define REMOTING_CLIENT_CALLS_MAX 262144u            /* unanswered requests of one client */
+#define REMOTING_CLIENT_OUT_MAX (128u * 1024 * 1024) /* bytes not yet taken by the kernel, per connection */
 #define REMOTING_CLIENT_CONNECTIONS_MAX 1024u
 
 struct remoting_client;
@@ -25,9 +26,10 @@ struct remoting_task {
 };
 
 struct remoting_call;
-/* rv 0: answer is valid until return. Else ERROR_TIMEOUT, ERROR_CONNECTION, ERROR_MALFORMED or ERROR_STOPPED, and `cause` says why. The call's memory
- * is the caller's again. */
-typedef void (*remoting_call_done)(struct remoting_call *call, int rv, const struct remoting_command *answer, const char *cause);
+/* rv 0: answer is valid until return. Else ERROR_TIMEOUT, ERROR_CONNECTION, ERROR_MALFORMED or ERROR_STOPPED, and
+ * `cause` says why. The call's memory is the caller's again. */
+typedef void (*remoting_call_done)(struct remoting_call *call, int rv, const struct remoting_command *answer,
+                                   const char *cause);
 
 /* One request and the wait for its answer; embedded in the caller's object. */
 struct remoting_call {
@@ -52,7 +54,8 @@ struct remoting_delay {
 
 /* Starts the thread. */
 int remoting_client_new(int connect_timeout_ms, struct remoting_client **out, struct error *error);
-/* Ends all calls with ERROR_STOPPED and the thread. Delays that are still armed and tasks posted later never run. Not from the loop thread. */
+/* Ends all calls with ERROR_STOPPED and the thread. Delays that are still armed and tasks posted later never run. Not
+ * from the loop thread. */
 void remoting_client_free(struct remoting_client *client);
 
 /* Any thread. Tasks run in the order they were posted. */
@@ -60,13 +63,16 @@ void remoting_client_post(struct remoting_client *client, struct remoting_task *
 /* Any thread: true when called on the loop thread. */
 bool remoting_client_on_loop(const struct remoting_client *client);
 
-/* Loop thread only, from here. ------------------------------------------------------------------------------------------------------- */
+/* Loop thread only, from here.
+ * ------------------------------------------------------------------------------------------------------- */
 
-/* Begins a request frame to address ("host:port"). Between begin and end: ext fields and body through the writer. call NULL: one-way. Fails with
- * ERROR_BUSY (a limit), ERROR_INVALID (no such address form), ERROR_NO_MEMORY, ERROR_STOPPED: then done is not called. */
-int remoting_client_begin(struct remoting_client *client, const char *address, struct remoting_call *call, int32_t code, int timeout_ms,
-                          struct remoting_writer *writer);
-/* Takes the frame. On failure (ERROR_NO_MEMORY: the frame outgrew REMOTING_CLIENT_OUT_MAX) it is undone and done is not called. */
+/* Begins a request frame to address ("host:port"). Between begin and end: ext fields and body through the writer.
+ * call NULL: one-way. Fails with ERROR_BUSY (a limit), ERROR_INVALID (no such address form), ERROR_NO_MEMORY,
+ * ERROR_STOPPED: then done is not called. */
+int remoting_client_begin(struct remoting_client *client, const char *address, struct remoting_call *call,
+                          int32_t code, int timeout_ms, struct remoting_writer *writer);
+/* Takes the frame. On failure (ERROR_NO_MEMORY: the frame outgrew REMOTING_CLIENT_OUT_MAX) it is undone and done is
+ * not called. */
 int remoting_client_end(struct remoting_client *client, struct remoting_call *call, struct remoting_writer *writer);
 /* Forgets an unanswered call; done is not called. */
 void remoting_client_cancel(struct remoting_client *client, struct remoting_call *call);
@@ -76,7 +82,8 @@ void remoting_client_delay(struct remoting_client *client, struct remoting_delay
 void remoting_client_delay_cancel(struct remoting_delay *delay);
 bool remoting_client_is_connected(struct remoting_client *client, const char *address);
 
-/* Any thread but the loop's: one request, waiting for its answer. ------------------------------------------------------------------------- */
+/* Any thread but the loop's: one request, waiting for its answer.
+ * ------------------------------------------------------------------------- */
 
 struct remoting_field {
     const char *name;
@@ -88,10 +95,11 @@ struct remoting_response {
     uint8_t *frame;
 };
 
-/* fields end with a name of NULL; may be NULL. 0: *response holds an answer of any code, to be closed. Else as remoting_call_done; error names the
- * address and the cause. */
-int remoting_client_invoke(struct remoting_client *client, const char *address, int32_t code, const struct remoting_field *fields,
-                           struct slice body, int timeout_ms, struct remoting_response *response, struct error *error);
+/* fields end with a name of NULL; may be NULL. 0: *response holds an answer of any code, to be closed. Else as
+ * remoting_call_done; error names the address and the cause. */
+int remoting_client_invoke(struct remoting_client *client, const char *address, int32_t code,
+                           const struct remoting_field *fields, struct slice body, int timeout_ms,
+                           struct remoting_response *response, struct error *error);
 void remoting_response_close(struct remoting_response *response);
 
 #endif

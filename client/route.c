@@ -10,9 +10,10 @@
 #include "proto/response_code.h"
 #include "proto/topic_config.h"
 
-/* A question's way: route_table_refresh() makes a struct question for the topic (or joins the one that is there), it asks one name server, and the
- * others too when that one fails, is slow, says "unknown", or when the caller knows that the present answer is wrong. The first answer that helps is
- * stored and the waiters are called. If all say "unknown" and there is a template topic, the same is done for the template's name.
+/* A question's way: route_table_refresh() makes a struct question for the topic (or joins the one that is there), it
+ * asks one name server, and the others too when that one fails, is slow, says "unknown", or when the caller knows
+ * that the present answer is wrong. The first answer that helps is stored and the waiters are called. If all say
+ * "unknown" and there is a template topic, the same is done for the template's name.
  */
 #define ROUTE_ARENA_MAX (64u * 1024 * 1024)
 #define HEDGE_MS 300 /* a name server that is silent so long gets company */
@@ -32,7 +33,8 @@ static int compare_addresses(const void *a, const void *b)
 
 static int compare_queue_data(const void *a, const void *b)
 {
-    return strcmp(((const struct route_queue_data *)a)->broker_name, ((const struct route_queue_data *)b)->broker_name);
+    return strcmp(((const struct route_queue_data *)a)->broker_name,
+                  ((const struct route_queue_data *)b)->broker_name);
 }
 
 /* Decoded texts have a NUL behind them (arena_copy). */
@@ -188,7 +190,8 @@ const char *route_broker_any(const struct route_broker *broker)
     return leader != NULL ? leader : broker->address_count > 0 ? broker->addresses[0].address : NULL;
 }
 
-uint32_t route_split_name_servers(const char *list, char servers[ROUTE_NAME_SERVERS_MAX][REMOTING_ADDRESS_MAX], struct error *error)
+uint32_t route_split_name_servers(const char *list, char servers[ROUTE_NAME_SERVERS_MAX][REMOTING_ADDRESS_MAX],
+                                  struct error *error)
 {
     uint32_t count = 0;
     const char *at = list == NULL ? "" : list;
@@ -204,7 +207,8 @@ uint32_t route_split_name_servers(const char *list, char servers[ROUTE_NAME_SERV
             continue;
         size = (size_t)(end - start);
         if (size >= REMOTING_ADDRESS_MAX || memchr(start, ':', size) == NULL || memchr(start, ',', size) != NULL) {
-            error_set(error, ERROR_INVALID, "'%.*s' is no name server address: use host:port, and ';' between several", (int)size, start);
+            error_set(error, ERROR_INVALID,
+                      "'%.*s' is no name server address: use host:port, and ';' between several", (int)size, start);
             return 0;
         }
         if (count == ROUTE_NAME_SERVERS_MAX) {
@@ -215,7 +219,8 @@ uint32_t route_split_name_servers(const char *list, char servers[ROUTE_NAME_SERV
         servers[count++][size] = '\0';
     }
     if (count == 0)
-        error_set(error, ERROR_INVALID, "no name server: set NAMESRV_ADDR, or name it (host:port, ';' between several)");
+        error_set(error, ERROR_INVALID,
+                  "no name server: set NAMESRV_ADDR, or name it (host:port, ';' between several)");
     return count;
 }
 
@@ -364,9 +369,11 @@ static void asked(struct remoting_call *call, int rv, const struct remoting_comm
     }
     if (rv != 0) {
         question->rv = rv;
-        snprintf(question->cause, sizeof question->cause, "name server %.100s: %.80s", table->name_servers[server], cause);
+        snprintf(question->cause, sizeof question->cause, "name server %.100s: %.80s", table->name_servers[server],
+                 cause);
     } else if (answer->code == RESPONSE_SUCCESS) {
-        rv = topic_route_parse(&route, answer->body, question->asking_template ? question->queues_of_new_topic : 0, &error);
+        rv = topic_route_parse(&route, answer->body, question->asking_template ? question->queues_of_new_topic : 0,
+                               &error);
         if (rv == 0 && route_helps(&route, question->avoid)) {
             table->preferred = server;
             store(question, &route);
@@ -379,13 +386,15 @@ static void asked(struct remoting_call *call, int rv, const struct remoting_comm
             question->have_stale = true;
         } else {
             question->rv = rv;
-            snprintf(question->cause, sizeof question->cause, "name server %.80s: %.100s", table->name_servers[server], error.message);
+            snprintf(question->cause, sizeof question->cause, "name server %.80s: %.100s",
+                     table->name_servers[server], error.message);
         }
     } else {
         if (answer->code == RESPONSE_TOPIC_NOT_EXIST)
             question->unknown_count++;
         question->rv = ERROR_NO_LEADER;
-        snprintf(question->cause, sizeof question->cause, "name server %.80s answers %d %.*s", table->name_servers[server], answer->code,
+        snprintf(question->cause, sizeof question->cause, "name server %.80s answers %d %.*s",
+                 table->name_servers[server], answer->code,
                  (int)(answer->remark.size < 90 ? answer->remark.size : 90), (const char *)answer->remark.data);
     }
     ask_next(question);
@@ -403,15 +412,17 @@ static void ask_next(struct question *question)
         ask->call.done = asked;
         ask->call.context = ask;
         ask->question = question;
-        int rv = remoting_client_begin(table->client, table->name_servers[server], &ask->call, REQUEST_GET_ROUTEINFO_BY_TOPIC,
-                                       table->options.call_timeout_ms, &writer);
+        int rv = remoting_client_begin(table->client, table->name_servers[server], &ask->call,
+                                       REQUEST_GET_ROUTEINFO_BY_TOPIC, table->options.call_timeout_ms, &writer);
         if (rv == 0) {
-            remoting_writer_ext_text(&writer, "topic", question->asking_template ? question->create_key : question->entry->topic);
+            remoting_writer_ext_text(&writer, "topic",
+                                     question->asking_template ? question->create_key : question->entry->topic);
             rv = remoting_client_end(table->client, &ask->call, &writer);
         }
         if (rv != 0) {
             question->rv = rv;
-            snprintf(question->cause, sizeof question->cause, "name server %.100s: %s", table->name_servers[server], error_text(rv));
+            snprintf(question->cause, sizeof question->cause, "name server %.100s: %s", table->name_servers[server],
+                     error_text(rv));
             continue;
         }
         question->pending++;
@@ -454,8 +465,8 @@ static struct entry *entry_get(struct route_table *table, const char *topic, int
     return entry;
 }
 
-int route_table_refresh(struct route_table *table, const char *topic, const char *create_key, int queues_of_new_topic, const char *avoid,
-                        struct route_waiter *waiter)
+int route_table_refresh(struct route_table *table, const char *topic, const char *create_key, int queues_of_new_topic,
+                        const char *avoid, struct route_waiter *waiter)
 {
     int rv = ERROR_STOPPED;
     if (table->stopped)
@@ -518,7 +529,8 @@ struct topic_route *route_table_get(struct route_table *table, const char *topic
     return entry != NULL && entry->known ? &entry->route : NULL;
 }
 
-void route_table_each_broker(struct route_table *table, void (*visit)(void *context, const struct route_broker *broker), void *context)
+void route_table_each_broker(struct route_table *table,
+                             void (*visit)(void *context, const struct route_broker *broker), void *context)
 {
     for (struct entry *entry = table->entries; entry != NULL; entry = entry->hh.next)
         for (uint32_t i = 0; entry->known && i < entry->route.broker_count; i++)
@@ -547,7 +559,8 @@ static void poll_start(struct remoting_task *task)
         remoting_client_delay(table->client, &table->poll, table->options.poll_ms);
 }
 
-int route_table_new(struct remoting_client *client, const struct route_table_options *options, struct route_table **out, struct error *error)
+int route_table_new(struct remoting_client *client, const struct route_table_options *options,
+                    struct route_table **out, struct error *error)
 {
     struct route_table *table = calloc(1, sizeof *table);
     struct poll_task *start = malloc(sizeof *start);
@@ -585,7 +598,8 @@ void route_table_stop(struct route_table *table)
 void route_table_free(struct route_table *table)
 {
     struct entry *entry, *next;
-    HASH_ITER(hh, table->entries, entry, next) {
+    HASH_ITER(hh, table->entries, entry, next)
+    {
         HASH_DEL(table->entries, entry);
         if (entry->known)
             topic_route_close(&entry->route);

@@ -183,7 +183,8 @@ int stored_messages_add(struct stored_messages *messages, struct remoting_respon
         struct ledgermq_stored_message *message = new_message(messages);
         rv = message == NULL ? ERROR_NO_MEMORY : take_record(&messages->arena, &record, broker_name, message);
         if (rv != 0)
-            return error_set(error, rv, "message at queue %d, offset %lld: %s", record.queue_id, (long long)record.queue_offset,
+            return error_set(error, rv, "message at queue %d, offset %lld: %s", record.queue_id,
+                             (long long)record.queue_offset,
                              rv == ERROR_MALFORMED ? "the compressed body is damaged" : "no memory");
         if (wanted == NULL || wanted(message, context))
             messages->result.count++;

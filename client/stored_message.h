@@ -24,7 +24,8 @@ struct stored_messages {
 typedef bool (*stored_message_wanted)(const struct ledgermq_stored_message *message, const void *context);
 
 struct stored_messages *stored_messages_new(void);
-/* Takes the response (closed on failure too) and adds the records of its body. wanted may be NULL. ERROR_MALFORMED, ERROR_NO_MEMORY. */
+/* Takes the response (closed on failure too) and adds the records of its body. wanted may be NULL. ERROR_MALFORMED,
+ * ERROR_NO_MEMORY. */
 int stored_messages_add(struct stored_messages *messages, struct remoting_response *response, const char *broker_name,
                         stored_message_wanted wanted, const void *context, struct error *error);
 void stored_messages_free(struct stored_messages *messages);

@@ -13,7 +13,8 @@
 #define LETTER_NONE 256 /* + place: long-only options */
 
 static const struct admin_command *const families[] = {
-    topic_commands, group_commands, broker_commands, message_commands, namesrv_commands, leader_commands, bench_commands,
+    topic_commands,   group_commands,  broker_commands, message_commands,
+    namesrv_commands, leader_commands, bench_commands,
 };
 #define FAMILY_COUNT (sizeof families / sizeof families[0])
 
@@ -45,7 +46,8 @@ bool admin_has(const struct admin *admin, const char *name)
     return admin_text(admin, name) != NULL;
 }
 
-bool admin_number(const struct admin *admin, const char *name, int64_t absent, int64_t min, int64_t max, int64_t *value)
+bool admin_number(const struct admin *admin, const char *name, int64_t absent, int64_t min, int64_t max,
+                  int64_t *value)
 {
     const char *text = admin_text(admin, name);
     *value = absent;
@@ -96,9 +98,9 @@ static void print_options(const struct admin_option *options)
 {
     for (; options->name != NULL; options++) {
         char left[64];
-        snprintf(left, sizeof left, "%c%c%s --%s%s%s", options->letter != 0 ? '-' : ' ', options->letter != 0 ? options->letter : ' ',
-                 options->letter != 0 ? "," : " ", options->name, options->argument != NULL ? " " : "",
-                 options->argument != NULL ? options->argument : "");
+        snprintf(left, sizeof left, "%c%c%s --%s%s%s", options->letter != 0 ? '-' : ' ',
+                 options->letter != 0 ? options->letter : ' ', options->letter != 0 ? "," : " ", options->name,
+                 options->argument != NULL ? " " : "", options->argument != NULL ? options->argument : "");
         printf("  %-38s %s%s\n", left, options->help, options->required ? " (required)" : "");
     }
 }
@@ -170,24 +172,26 @@ bool admin_connect(struct admin *admin)
     return false;
 }
 
-int admin_try(struct admin *admin, const char *address, int32_t code, const struct remoting_field *fields, struct slice body,
-              struct remoting_response *response, struct error *error)
+int admin_try(struct admin *admin, const char *address, int32_t code, const struct remoting_field *fields,
+              struct slice body, struct remoting_response *response, struct error *error)
 {
     if (!admin_connect(admin))
         return error_set(error, ERROR_INVALID, "no client");
-    int rv = remoting_client_invoke(admin->client->remoting, address, code, fields, body, admin->timeout_ms, response, error);
+    int rv = remoting_client_invoke(admin->client->remoting, address, code, fields, body, admin->timeout_ms, response,
+                                    error);
     if (rv != 0 || response->command.code == RESPONSE_SUCCESS)
         return rv;
     const char *name = response_code_name(response->command.code);
-    error_set(error, ERROR_NOT_LEADER, "CODE: %d %s DESC: %.*s BROKER: %s", response->command.code, name == NULL ? "" : name,
-              (int)(response->command.remark.size < 300 ? response->command.remark.size : 300), (const char *)response->command.remark.data,
-              address);
+    error_set(error, ERROR_NOT_LEADER, "CODE: %d %s DESC: %.*s BROKER: %s", response->command.code,
+              name == NULL ? "" : name,
+              (int)(response->command.remark.size < 300 ? response->command.remark.size : 300),
+              (const char *)response->command.remark.data, address);
     remoting_response_close(response);
     return ERROR_NOT_LEADER;
 }
 
-bool admin_call(struct admin *admin, const char *address, int32_t code, const struct remoting_field *fields, struct slice body,
-                struct remoting_response *response)
+bool admin_call(struct admin *admin, const char *address, int32_t code, const struct remoting_field *fields,
+                struct slice body, struct remoting_response *response)
 {
     struct error error = {0};
     if (admin_try(admin, address, code, fields, body, response, &error) == 0)
@@ -249,7 +253,8 @@ bool admin_clusters(struct admin *admin, struct cluster_info *info)
     return false;
 }
 
-static bool add_target(struct admin_targets *targets, struct slice address, struct slice name, struct slice cluster, int64_t id)
+static bool add_target(struct admin_targets *targets, struct slice address, struct slice name, struct slice cluster,
+                       int64_t id)
 {
     if (targets->count == ADMIN_NODES_MAX || address.size >= REMOTING_ADDRESS_MAX)
         return false;
@@ -305,7 +310,8 @@ bool admin_targets(struct admin *admin, bool everyone, bool any_cluster, struct 
             continue;
         for (size_t k = 0; k < broker->address_count; k++)
             if (everyone || broker->addresses[k].id == 0)
-                add_target(targets, broker->addresses[k].address, broker->broker_name, broker->cluster, broker->addresses[k].id);
+                add_target(targets, broker->addresses[k].address, broker->broker_name, broker->cluster,
+                           broker->addresses[k].id);
     }
     cluster_info_close(&info);
     if (targets->count > 0) {
@@ -313,7 +319,8 @@ bool admin_targets(struct admin *admin, bool everyone, bool any_cluster, struct 
         return true;
     }
     if (cluster != NULL)
-        admin_fail(admin, "cluster %s has no broker%s: see mqadmin clusterList", cluster, everyone ? "" : " with a leader");
+        admin_fail(admin, "cluster %s has no broker%s: see mqadmin clusterList", cluster,
+                   everyone ? "" : " with a leader");
     else
         admin_fail(admin, "the name server knows no broker%s", everyone ? "" : " with a leader");
     admin_targets_free(targets);
@@ -340,8 +347,8 @@ static void *parallel_main(void *argument)
 {
     struct parallel_call *call = argument;
     struct admin_answer *answer = call->answer;
-    int rv = remoting_client_invoke(call->admin->client->remoting, call->address, call->code, NULL, slice_of(NULL, 0), call->timeout_ms,
-                                    &answer->response, &answer->error);
+    int rv = remoting_client_invoke(call->admin->client->remoting, call->address, call->code, NULL, slice_of(NULL, 0),
+                                    call->timeout_ms, &answer->response, &answer->error);
     answer->ok = rv == 0 && answer->response.command.code == RESPONSE_SUCCESS;
     if (rv == 0 && !answer->ok) {
         error_set(&answer->error, ERROR_INVALID, "CODE: %d DESC: %.*s", answer->response.command.code,
@@ -352,7 +359,8 @@ static void *parallel_main(void *argument)
     return NULL;
 }
 
-void admin_call_all(struct admin *admin, const struct admin_targets *targets, int32_t code, int timeout_ms, struct admin_answer *answers)
+void admin_call_all(struct admin *admin, const struct admin_targets *targets, int32_t code, int timeout_ms,
+                    struct admin_answer *answers)
 {
     struct parallel_call calls[ADMIN_NODES_MAX];
     if (!admin_connect(admin)) {
@@ -362,7 +370,10 @@ void admin_call_all(struct admin *admin, const struct admin_targets *targets, in
     }
     for (size_t i = 0; i < targets->count; i++) {
         answers[i] = (struct admin_answer){0};
-        calls[i] = (struct parallel_call){.admin = admin, .address = targets->all[i].address, .code = code, .timeout_ms = timeout_ms,
+        calls[i] = (struct parallel_call){.admin = admin,
+                                          .address = targets->all[i].address,
+                                          .code = code,
+                                          .timeout_ms = timeout_ms,
                                           .answer = &answers[i]};
         calls[i].started = pthread_create(&calls[i].thread, NULL, parallel_main, &calls[i]) == 0;
         if (!calls[i].started)
@@ -435,12 +446,14 @@ static const struct admin_command *nearest_command(const char *name)
 static int unknown_command(const char *name)
 {
     const struct admin_command *nearest = nearest_command(name);
-    fprintf(stderr, "mqadmin: no command '%s'%s%s%s; 'mqadmin help' lists them\n", name, nearest != NULL ? ", did you mean '" : "",
-            nearest != NULL ? nearest->name : "", nearest != NULL ? "'?" : "");
+    fprintf(stderr, "mqadmin: no command '%s'%s%s%s; 'mqadmin help' lists them\n", name,
+            nearest != NULL ? ", did you mean '" : "", nearest != NULL ? nearest->name : "",
+            nearest != NULL ? "'?" : "");
     return ADMIN_USAGE;
 }
 
-/* Fills admin from the options. Returns ADMIN_OK, or the status to exit with; *help is set when only help is wanted. */
+/* Fills admin from the options. Returns ADMIN_OK, or the status to exit with; *help is set when only help is wanted.
+ */
 static int parse_options(struct admin *admin, int argc, char **argv, bool *help)
 {
     const struct admin_option *options = admin->command->options;
@@ -454,9 +467,11 @@ static int parse_options(struct admin *admin, int argc, char **argv, bool *help)
         total++;
     for (int i = 0; i < total; i++) {
         const struct admin_option *option = i < count ? &options[i] : &common_options[i - count];
-        table[i] = (struct option){option->name, option->argument != NULL ? required_argument : no_argument, NULL, LETTER_NONE + i};
+        table[i] = (struct option){option->name, option->argument != NULL ? required_argument : no_argument, NULL,
+                                   LETTER_NONE + i};
         if (option->letter != 0)
-            snprintf(letters + strlen(letters), sizeof letters - strlen(letters), "%c%s", option->letter, option->argument != NULL ? ":" : "");
+            snprintf(letters + strlen(letters), sizeof letters - strlen(letters), "%c%s", option->letter,
+                     option->argument != NULL ? ":" : "");
     }
     opterr = 0;
     optind = 1;
@@ -491,8 +506,9 @@ static int parse_options(struct admin *admin, int argc, char **argv, bool *help)
         return admin_usage(admin, "'%s' is no option", argv[optind]);
     for (int i = 0; i < count; i++)
         if (options[i].required && admin->values[i] == NULL)
-            return options[i].letter != 0 ? admin_usage(admin, "-%c (--%s) is missing", options[i].letter, options[i].name)
-                                          : admin_usage(admin, "--%s is missing", options[i].name);
+            return options[i].letter != 0
+                       ? admin_usage(admin, "-%c (--%s) is missing", options[i].letter, options[i].name)
+                       : admin_usage(admin, "--%s is missing", options[i].name);
     return ADMIN_OK;
 }
 

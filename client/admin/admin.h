@@ -1,7 +1,9 @@
-/* What the commands of mqadmin share: options, the client, asking brokers and name servers, and how a failure is told.
+/* What the commands of mqadmin share: options, the client, asking brokers and name servers, and how a failure is
+ * told.
  *
- * Follows org.apache.rocketmq.tools.command.MQAdminStartup and SubCommand 4.9.8, with their command and option names. Unlike there, the exit status tells:
- * 0 done, 1 failed, 2 wrong usage. Results go to standard output, all else to standard error.
+ * Follows org.apache.rocketmq.tools.command.MQAdminStartup and SubCommand 4.9.8, with their command and option names.
+ * Unlike there, the exit status tells: 0 done, 1 failed, 2 wrong usage. Results go to standard output, all else to
+ * standard error.
  *
  * A command is a row {name, summary, options, run} in the table of its family's file.
  */
@@ -61,8 +63,10 @@ int admin_main(int argc, char **argv);
 /* NULL when not given; "" for a switch that is. */
 const char *admin_text(const struct admin *admin, const char *name);
 bool admin_has(const struct admin *admin, const char *name);
-/* False (a message has been printed: return ADMIN_USAGE) when the value is no number from min to max. absent: when not given. */
-bool admin_number(const struct admin *admin, const char *name, int64_t absent, int64_t min, int64_t max, int64_t *value);
+/* False (a message has been printed: return ADMIN_USAGE) when the value is no number from min to max. absent: when
+ * not given. */
+bool admin_number(const struct admin *admin, const char *name, int64_t absent, int64_t min, int64_t max,
+                  int64_t *value);
 /* "true"/"false"; a switch without value counts as true where an option takes one. */
 bool admin_bool(const struct admin *admin, const char *name, bool absent, bool *value);
 
@@ -75,11 +79,12 @@ int admin_usage(const struct admin *admin, const char *format, ...) __attribute_
 /* The library's client. False: a message has been printed. */
 bool admin_connect(struct admin *admin);
 /* One request. True: an answer with code 0, to be closed by remoting_response_close(). False: printed. */
-bool admin_call(struct admin *admin, const char *address, int32_t code, const struct remoting_field *fields, struct slice body,
-                struct remoting_response *response);
-/* The same, silent: 0 with an answer of any code; error says what the code or the failure is. response is open only on 0 and ok. */
-int admin_try(struct admin *admin, const char *address, int32_t code, const struct remoting_field *fields, struct slice body,
-              struct remoting_response *response, struct error *error);
+bool admin_call(struct admin *admin, const char *address, int32_t code, const struct remoting_field *fields,
+                struct slice body, struct remoting_response *response);
+/* The same, silent: 0 with an answer of any code; error says what the code or the failure is. response is open only
+ * on 0 and ok. */
+int admin_try(struct admin *admin, const char *address, int32_t code, const struct remoting_field *fields,
+              struct slice body, struct remoting_response *response, struct error *error);
 /* To the first name server that answers. */
 bool admin_name_server_call(struct admin *admin, int32_t code, const struct remoting_field *fields, struct slice body,
                             struct remoting_response *response);
@@ -99,8 +104,8 @@ struct admin_targets {
     size_t count;
     struct admin_target *all; /* freed by admin_targets_free */
 };
-/* brokerAddr if given, else the brokers of clusterName, else (any_cluster) of all clusters: each leader, or with `everyone` each address. False: printed;
- * *status is the exit status. */
+/* brokerAddr if given, else the brokers of clusterName, else (any_cluster) of all clusters: each leader, or with
+ * `everyone` each address. False: printed; *status is the exit status. */
 bool admin_targets(struct admin *admin, bool everyone, bool any_cluster, struct admin_targets *targets, int *status);
 void admin_targets_free(struct admin_targets *targets);
 /* Asks all at once; answers[i].ok tells whether it holds an open response, else why not. */
@@ -109,7 +114,8 @@ struct admin_answer {
     struct remoting_response response;
     struct error error;
 };
-void admin_call_all(struct admin *admin, const struct admin_targets *targets, int32_t code, int timeout_ms, struct admin_answer *answers);
+void admin_call_all(struct admin *admin, const struct admin_targets *targets, int32_t code, int timeout_ms,
+                    struct admin_answer *answers);
 
 /* --- printing ---- */
 

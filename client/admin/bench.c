@@ -1,4 +1,5 @@
-/* `mqadmin bench`: how fast a cluster takes messages, in a closed loop with a window of unanswered requests, or in an open one with a rate. */
+/* `mqadmin bench`: how fast a cluster takes messages, in a closed loop with a window of unanswered requests, or in an
+ * open one with a rate. */
 #include "client/admin/bench.h"
 
 #include <stdio.h>
@@ -42,15 +43,18 @@ static int64_t fdatasync_count(struct admin *admin)
     struct cluster_info info;
     struct admin_targets targets = {.all = calloc(ADMIN_NODES_MAX, sizeof *targets.all)};
     int64_t sum = -1;
-    if (targets.all == NULL || admin->name_server_text == NULL || admin->name_server_text[0] == '\0' || admin->name_server_count == 0 ||
-        admin_try(admin, admin->name_servers[0], REQUEST_GET_BROKER_CLUSTER_INFO, NULL, NO_BODY, &response, &ignored) != 0) {
+    if (targets.all == NULL || admin->name_server_text == NULL || admin->name_server_text[0] == '\0' ||
+        admin->name_server_count == 0 ||
+        admin_try(admin, admin->name_servers[0], REQUEST_GET_BROKER_CLUSTER_INFO, NULL, NO_BODY, &response,
+                  &ignored) != 0) {
         admin_targets_free(&targets);
         return -1;
     }
     if (cluster_info_decode(&info, response.command.body, &ignored) == 0) {
         for (size_t i = 0; i < info.broker_count; i++)
             for (size_t k = 0; k < info.brokers[i].address_count && targets.count < ADMIN_NODES_MAX; k++)
-                snprintf(targets.all[targets.count++].address, REMOTING_ADDRESS_MAX, "%.*s", ADMIN_SLICE(info.brokers[i].addresses[k].address));
+                snprintf(targets.all[targets.count++].address, REMOTING_ADDRESS_MAX, "%.*s",
+                         ADMIN_SLICE(info.brokers[i].addresses[k].address));
         cluster_info_close(&info);
     }
     remoting_response_close(&response);
@@ -98,11 +102,12 @@ static void note_error(struct run *run, uint8_t *frame, size_t size)
     struct remoting_command command;
     if (run->first_error[0] != '\0' || remoting_command_decode(frame, size, &command) != 0)
         return;
-    snprintf(run->first_error, sizeof run->first_error, "code %d %.*s", command.code, (int)(command.remark.size < 250 ? command.remark.size : 250),
-             (const char *)command.remark.data);
+    snprintf(run->first_error, sizeof run->first_error, "code %d %.*s", command.code,
+             (int)(command.remark.size < 250 ? command.remark.size : 250), (const char *)command.remark.data);
 }
 
-/* Counts the answers that one read brought. Rate is counted by arrival, latency for the requests that were due inside. False: the run must end. */
+/* Counts the answers that one read brought. Rate is counted by arrival, latency for the requests that were due
+ * inside. False: the run must end. */
 static bool take_answers(struct run *run, struct bench_connection *connection)
 {
     int64_t now = bench_now_ns();
@@ -115,12 +120,14 @@ static bool take_answers(struct run *run, struct bench_connection *connection)
         uint32_t opaque;
         if (!bench_answer(frame, size, &code, &opaque))
             continue;
-        struct bench_slot *slot = opaque < BENCH_SLOTS && connection->slots != NULL ? &connection->slots[opaque] : NULL;
+        struct bench_slot *slot =
+            opaque < BENCH_SLOTS && connection->slots != NULL ? &connection->slots[opaque] : NULL;
         if (slot == NULL || slot->due_ns == 0) {
             admin_fail(run->admin, "%s answers what was not asked (opaque %u)", run->address, opaque);
             return false;
         }
-        bool due_inside = run->start_ns != 0 && slot->due_ns >= run->start_ns && (run->end_ns == 0 || slot->due_ns < run->end_ns);
+        bool due_inside =
+            run->start_ns != 0 && slot->due_ns >= run->start_ns && (run->end_ns == 0 || slot->due_ns < run->end_ns);
         if (code != 0) {
             note_error(run, frame, size);
             if (run->start_ns != 0)
@@ -146,7 +153,8 @@ static bool flush_all(struct run *run)
 {
     for (int i = 0; i < run->options->connections; i++)
         if (run->connections[i].out.size > 0 && !bench_flush(&run->connections[i])) {
-            admin_fail(run->admin, "the connection to %s is lost with %d requests unanswered", run->address, run->outstanding);
+            admin_fail(run->admin, "the connection to %s is lost with %d requests unanswered", run->address,
+                       run->outstanding);
             return false;
         }
     return true;
@@ -165,8 +173,8 @@ static bool read_ready(struct run *run, int64_t wait_ns)
         if (!(events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
             continue;
         if (!bench_read(connection)) {
-            admin_fail(run->admin, "%s closed the connection with %d requests unanswered%s%s", run->address, run->outstanding,
-                       run->first_error[0] != '\0' ? "; first error: " : "", run->first_error);
+            admin_fail(run->admin, "%s closed the connection with %d requests unanswered%s%s", run->address,
+                       run->outstanding, run->first_error[0] != '\0' ? "; first error: " : "", run->first_error);
             return false;
         }
         if (!take_answers(run, connection))
@@ -176,7 +184,8 @@ static bool read_ready(struct run *run, int64_t wait_ns)
 }
 
 /* Puts into the buffers what the windows (or the rate) allow. */
-static bool fill(struct run *run, uint64_t *number, uint64_t limit, int *turn, int64_t *due_ns, int64_t gap_ns, int64_t now, int64_t wall_ns)
+static bool fill(struct run *run, uint64_t *number, uint64_t limit, int *turn, int64_t *due_ns, int64_t gap_ns,
+                 int64_t now, int64_t wall_ns)
 {
     const struct bench_options *options = run->options;
     for (int full = 0; full < options->connections && *number < limit && (gap_ns == 0 || *due_ns <= now);) {
@@ -200,7 +209,8 @@ static bool fill(struct run *run, uint64_t *number, uint64_t limit, int *turn, i
 static int64_t loop(struct run *run, bool *ok)
 {
     const struct bench_options *options = run->options;
-    int64_t gap_ns = options->rate > 0 ? (int64_t)(1e9 / options->rate) : 0, wall_offset = bench_wall_offset_ns(), now = bench_now_ns();
+    int64_t gap_ns = options->rate > 0 ? (int64_t)(1e9 / options->rate) : 0, wall_offset = bench_wall_offset_ns(),
+            now = bench_now_ns();
     int64_t due_ns = now, stop_ns;
     uint64_t number = 0, limit = options->count > 0 ? (uint64_t)options->count : UINT64_MAX;
     int turn = 0;
@@ -249,15 +259,19 @@ static void report(const struct run *run, int64_t never_sent)
     double own = run->own_end - run->own_start;
     cpu = million > 0 ? cpu / million : 0;
     own = million > 0 ? own / million : 0;
-    int64_t syncs = run->fdatasync_start >= 0 && run->fdatasync_end >= 0 ? run->fdatasync_end - run->fdatasync_start : -1;
+    int64_t syncs =
+        run->fdatasync_start >= 0 && run->fdatasync_end >= 0 ? run->fdatasync_end - run->fdatasync_start : -1;
     double per_sync = syncs > 0 ? (double)run->acknowledged / (double)syncs : 0;
     if (!options->json) {
-        printf("%d B, window %d, %d connection%s, %d queue%s%s: %.0f messages/s, %.1f MB/s in %.1f s\n", options->size, options->window,
-               options->connections, options->connections > 1 ? "s" : "", options->queues, options->queues > 1 ? "s" : "",
+        printf("%d B, window %d, %d connection%s, %d queue%s%s: %.0f messages/s, %.1f MB/s in %.1f s\n",
+               options->size, options->window, options->connections, options->connections > 1 ? "s" : "",
+               options->queues, options->queues > 1 ? "s" : "",
                options->serialize_type == REMOTING_BINARY ? ", binary headers" : "", rate, megabytes, seconds);
-        printf("latency us: p50 %.0f  p90 %.0f  p99 %.0f  p99.9 %.0f  max %.0f\n", bench_histogram_us(latency, 50), bench_histogram_us(latency, 90),
-               bench_histogram_us(latency, 99), bench_histogram_us(latency, 99.9), (double)latency->max_ns / 1e3);
-        printf("CPU seconds per million: %s%.2f, this program %.2f\n", options->pid_count > 0 ? "watched processes " : "nothing watched ", cpu, own);
+        printf("latency us: p50 %.0f  p90 %.0f  p99 %.0f  p99.9 %.0f  max %.0f\n", bench_histogram_us(latency, 50),
+               bench_histogram_us(latency, 90), bench_histogram_us(latency, 99), bench_histogram_us(latency, 99.9),
+               (double)latency->max_ns / 1e3);
+        printf("CPU seconds per million: %s%.2f, this program %.2f\n",
+               options->pid_count > 0 ? "watched processes " : "nothing watched ", cpu, own);
         if (options->pid_count > 0) {
             printf("memory MiB: RSS ");
             print_processes(run, "VmRSS");
@@ -268,26 +282,30 @@ static void report(const struct run *run, int64_t never_sent)
             putchar('\n');
         }
         if (syncs >= 0)
-            printf("fdatasync calls of all nodes: %lld, acknowledgements per call %.1f\n", (long long)syncs, per_sync);
+            printf("fdatasync calls of all nodes: %lld, acknowledgements per call %.1f\n", (long long)syncs,
+                   per_sync);
         printf("errors ");
         bench_codes_print(&run->errors);
         printf(", unanswered %d%s\n", run->outstanding, never_sent > 0 ? ", rate not reached" : "");
         return;
     }
-    printf("{\"mode\":\"send\",\"size\":%d,\"window\":%d,\"conns\":%d,\"queues\":%d,\"batch\":%d,\"rate\":%.0f,\"header\":\"%s\",\"seconds\":%.3f,"
-           "\"messages\":%llu,\"msg_s\":%.1f,\"mb_s\":%.3f,\"p50_us\":%.1f,\"p90_us\":%.1f,\"p99_us\":%.1f,\"p999_us\":%.1f,\"max_us\":%.1f,"
+    printf("{\"mode\":\"send\",\"size\":%d,\"window\":%d,\"conns\":%d,\"queues\":%d,\"batch\":%d,\"rate\":%.0f,"
+           "\"header\":\"%s\",\"seconds\":%.3f,"
+           "\"messages\":%llu,\"msg_s\":%.1f,\"mb_s\":%.3f,\"p50_us\":%.1f,\"p90_us\":%.1f,\"p99_us\":%.1f,\"p999_"
+           "us\":%.1f,\"max_us\":%.1f,"
            "\"cpu_s_per_million\":%.2f,\"own_cpu_s_per_million\":%.2f,\"rss_mib\":[",
            options->size, options->window, options->connections, options->queues, options->batch, options->rate,
-           options->serialize_type == REMOTING_BINARY ? "binary" : "json", seconds, (unsigned long long)run->messages, rate, megabytes,
-           bench_histogram_us(latency, 50), bench_histogram_us(latency, 90), bench_histogram_us(latency, 99), bench_histogram_us(latency, 99.9),
-           (double)latency->max_ns / 1e3, cpu, own);
+           options->serialize_type == REMOTING_BINARY ? "binary" : "json", seconds, (unsigned long long)run->messages,
+           rate, megabytes, bench_histogram_us(latency, 50), bench_histogram_us(latency, 90),
+           bench_histogram_us(latency, 99), bench_histogram_us(latency, 99.9), (double)latency->max_ns / 1e3, cpu,
+           own);
     print_processes(run, "VmRSS");
     printf("],\"rss_anon_mib\":[");
     print_processes(run, "RssAnon");
     printf("],\"peak_rss_mib\":[");
     print_processes(run, "VmHWM");
-    printf("],\"acknowledged\":%llu,\"fdatasync\":%lld,\"acks_per_fdatasync\":%.2f,\"errors\":", (unsigned long long)run->acknowledged,
-           (long long)syncs, per_sync);
+    printf("],\"acknowledged\":%llu,\"fdatasync\":%lld,\"acks_per_fdatasync\":%.2f,\"errors\":",
+           (unsigned long long)run->acknowledged, (long long)syncs, per_sync);
     bench_codes_print(&run->errors);
     printf(",\"unanswered\":%d,\"never_sent\":%lld}\n", run->outstanding, (long long)never_sent);
 }
@@ -309,7 +327,9 @@ int bench_load(struct admin *admin, const struct bench_options *options, const c
         goto free_run;
     }
     for (int i = 0; i < options->connections; i++) {
-        run->windows[i] = options->rate > 0 ? (int)BENCH_SLOTS / 2 : options->window / options->connections + (i < options->window % options->connections);
+        run->windows[i] = options->rate > 0
+                              ? (int)BENCH_SLOTS / 2
+                              : options->window / options->connections + (i < options->window % options->connections);
         run->connections[i].descriptor = -1;
     }
     for (int i = 0; i < options->connections; i++)
@@ -363,7 +383,8 @@ static bool pids_option(struct admin *admin, struct bench_options *options)
         int32_t pid;
         if (word[0] == '\0')
             continue;
-        if (!slice_to_i32(slice_of_text(word), &pid) || pid <= 0 || options->pid_count == BENCH_PIDS_MAX || bench_cpu_seconds(pid) < 0) {
+        if (!slice_to_i32(slice_of_text(word), &pid) || pid <= 0 || options->pid_count == BENCH_PIDS_MAX ||
+            bench_cpu_seconds(pid) < 0) {
             admin_usage(admin, "--pids takes up to %d ids of living processes, '%s' is none", BENCH_PIDS_MAX, word);
             return false;
         }
@@ -379,11 +400,15 @@ static bool read_options(struct admin *admin, struct bench_options *options)
     struct error error = {0};
     options->topic = admin_has(admin, "topic") ? admin_text(admin, "topic") : "mqadmin-bench";
     options->group = "mqadmin-bench";
-    if (!admin_number(admin, "queues", 1, 1, 65536, &queues) || !admin_number(admin, "conns", 1, 1, BENCH_CONNECTIONS_MAX, &connections) ||
+    if (!admin_number(admin, "queues", 1, 1, 65536, &queues) ||
+        !admin_number(admin, "conns", 1, 1, BENCH_CONNECTIONS_MAX, &connections) ||
         !admin_number(admin, "window", 64, 1, BENCH_CONNECTIONS_MAX * 1024, &window) ||
-        !admin_number(admin, "size", 1024, BENCH_STAMP, 4 * 1024 * 1024, &size) || !admin_number(admin, "batch", 1, 1, 65536, &batch) ||
-        !admin_number(admin, "count", 0, 1, INT64_MAX, &options->count) || !seconds_option(admin, "rate", 0, &options->rate) ||
-        !seconds_option(admin, "duration", 10, &options->duration_s) || !seconds_option(admin, "warmup", options->count > 0 ? 0 : 2, &options->warmup_s) ||
+        !admin_number(admin, "size", 1024, BENCH_STAMP, 4 * 1024 * 1024, &size) ||
+        !admin_number(admin, "batch", 1, 1, 65536, &batch) ||
+        !admin_number(admin, "count", 0, 1, INT64_MAX, &options->count) ||
+        !seconds_option(admin, "rate", 0, &options->rate) ||
+        !seconds_option(admin, "duration", 10, &options->duration_s) ||
+        !seconds_option(admin, "warmup", options->count > 0 ? 0 : 2, &options->warmup_s) ||
         !pids_option(admin, options))
         return false;
     if (topic_validate(slice_of_text(options->topic), &error) != 0) {
@@ -391,7 +416,8 @@ static bool read_options(struct admin *admin, struct bench_options *options)
         return false;
     }
     if (window < connections || (header != NULL && strcmp(header, "json") != 0 && strcmp(header, "binary") != 0)) {
-        admin_usage(admin, window < connections ? "--window must not be below --conns" : "--header takes json or binary");
+        admin_usage(admin,
+                    window < connections ? "--window must not be below --conns" : "--header takes json or binary");
         return false;
     }
     if (size * batch > 15 * 1024 * 1024) {
@@ -410,15 +436,22 @@ static bool read_options(struct admin *admin, struct bench_options *options)
 }
 
 /* The leader's address, once it has made the topic. A cluster that just started may still be electing. */
-static bool make_topic(struct admin *admin, const struct bench_options *options, struct admin_targets *brokers, char address[REMOTING_ADDRESS_MAX])
+static bool make_topic(struct admin *admin, const struct bench_options *options, struct admin_targets *brokers,
+                       char address[REMOTING_ADDRESS_MAX])
 {
     char queues[16];
     struct error error = {0};
     int status;
     snprintf(queues, sizeof queues, "%d", options->queues);
-    const struct remoting_field fields[] = {
-        {"topic", options->topic}, {"defaultTopic", TOPIC_AUTO_CREATE}, {"readQueueNums", queues}, {"writeQueueNums", queues}, {"perm", "6"},
-        {"topicFilterType", "SINGLE_TAG"}, {"topicSysFlag", "0"}, {"order", "false"}, {NULL, NULL}};
+    const struct remoting_field fields[] = {{"topic", options->topic},
+                                            {"defaultTopic", TOPIC_AUTO_CREATE},
+                                            {"readQueueNums", queues},
+                                            {"writeQueueNums", queues},
+                                            {"perm", "6"},
+                                            {"topicFilterType", "SINGLE_TAG"},
+                                            {"topicSysFlag", "0"},
+                                            {"order", "false"},
+                                            {NULL, NULL}};
     for (int64_t give_up = bench_now_ns() + LEADER_WAIT_S * 1000000000LL;;) {
         if (!admin_targets(admin, true, true, brokers, &status))
             return false;
@@ -426,7 +459,8 @@ static bool make_topic(struct admin *admin, const struct bench_options *options,
             struct remoting_response response;
             if (brokers->all[i].broker_id != 0)
                 continue;
-            if (admin_try(admin, brokers->all[i].address, REQUEST_UPDATE_AND_CREATE_TOPIC, fields, NO_BODY, &response, &error) == 0) {
+            if (admin_try(admin, brokers->all[i].address, REQUEST_UPDATE_AND_CREATE_TOPIC, fields, NO_BODY, &response,
+                          &error) == 0) {
                 remoting_response_close(&response);
                 memcpy(address, brokers->all[i].address, REMOTING_ADDRESS_MAX);
                 return true;
@@ -472,14 +506,17 @@ static const struct admin_option bench_option_rows[] = {
     {0, "count", "N", false, "so many requests instead of a time"},
     {0, "header", "json|binary", false, "form of the headers: json"},
     {'p', "pids", "PID,...", false, "processes whose CPU time and memory are reported"},
-    {'f', "failover", NULL, false, "go on over a change of leader, trying all brokers; report the longest time without an acknowledgement"},
+    {'f', "failover", NULL, false,
+     "go on over a change of leader, trying all brokers; report the longest time without an acknowledgement"},
     {'j', "json", NULL, false, "one line of JSON"},
     {0, NULL, NULL, false, NULL},
 };
 
 const struct admin_command bench_commands[] = {
     {"bench", "Measure how fast a cluster takes messages", bench_option_rows, bench,
-     "One thread, frames made in advance, properties of a stock client (UNIQ_KEY, WAIT). Rate counts acknowledgements that arrived in the measured\n"
-     "time; percentiles come from buckets 1.6 % wide. Exit status 0: no error code, nothing unanswered (--failover: acknowledged again at the end)."},
+     "One thread, frames made in advance, properties of a stock client (UNIQ_KEY, WAIT). Rate counts "
+     "acknowledgements that arrived in the measured\n"
+     "time; percentiles come from buckets 1.6 % wide. Exit status 0: no error code, nothing unanswered (--failover: "
+     "acknowledged again at the end)."},
     {NULL, NULL, NULL, NULL, NULL},
 };

@@ -1,5 +1,5 @@
-/* What the modes of `mqadmin bench` share: options, frames made in advance, connections, figures. One thread, epoll, nothing of the library's loop: the
- * generator must cost less than the broker it measures.
+/* What the modes of `mqadmin bench` share: options, frames made in advance, connections, figures. One thread, epoll,
+ * nothing of the library's loop: the generator must cost less than the broker it measures.
  */
 #ifndef LEDGERMQ_CLIENT_ADMIN_BENCH_H
 #define LEDGERMQ_CLIENT_ADMIN_BENCH_H
@@ -24,14 +24,17 @@ struct bench_options {
 
 /* --- frames ---- */
 
-/* One frame per queue, whole but for opaque value, born time, unique keys and stamps, which all have a fixed width. */
+/* One frame per queue, whole but for opaque value, born time, unique keys and stamps, which all have a fixed width.
+ */
 struct bench_frames;
 struct bench_frames *bench_frames_new(const struct bench_options *options);
 void bench_frames_free(struct bench_frames *frames);
-/* Appends the frame of request number `number`, which goes to queue number mod queues. opaque is below 2^30. False: no memory. */
-bool bench_frames_append(struct bench_frames *frames, struct buffer *out, uint32_t opaque, uint64_t number, int64_t wall_ns);
-/* Reads an answer (a whole frame): its code, and the opaque value that bench_frames_append() was given. False: a request, or an answer that is none of
- * ours. */
+/* Appends the frame of request number `number`, which goes to queue number mod queues. opaque is below 2^30. False:
+ * no memory. */
+bool bench_frames_append(struct bench_frames *frames, struct buffer *out, uint32_t opaque, uint64_t number,
+                         int64_t wall_ns);
+/* Reads an answer (a whole frame): its code, and the opaque value that bench_frames_append() was given. False: a
+ * request, or an answer that is none of ours. */
 bool bench_answer(const uint8_t *frame, size_t size, int32_t *code, uint32_t *opaque);
 
 /* --- connections ---- */
@@ -44,7 +47,7 @@ struct bench_slot {
 struct bench_connection {
     int descriptor; /* -1: closed */
     int epoll;
-    uint32_t tag;   /* of its epoll events */
+    uint32_t tag; /* of its epoll events */
     bool connected, wants_room;
     struct buffer in, out;
     size_t in_done, out_done;
@@ -63,7 +66,8 @@ bool bench_read(struct bench_connection *connection);
 /* The next whole frame that was read: 1; none: 0; bytes that make no sense: -1. */
 int bench_next(struct bench_connection *connection, uint8_t **frame, size_t *size);
 /* Puts one request into the buffer. */
-bool bench_send(struct bench_connection *connection, struct bench_frames *frames, uint64_t number, int64_t due_ns, int64_t wall_ns);
+bool bench_send(struct bench_connection *connection, struct bench_frames *frames, uint64_t number, int64_t due_ns,
+                int64_t wall_ns);
 
 /* --- figures ---- */
 

@@ -95,8 +95,8 @@ bool bench_flush(struct bench_connection *connection)
     if (failed)
         return false;
     while (connection->out_done < connection->out.size) {
-        ssize_t n = send(connection->descriptor, connection->out.data + connection->out_done, connection->out.size - connection->out_done,
-                         MSG_NOSIGNAL);
+        ssize_t n = send(connection->descriptor, connection->out.data + connection->out_done,
+                         connection->out.size - connection->out_done, MSG_NOSIGNAL);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && errno != EAGAIN)
@@ -111,7 +111,8 @@ bool bench_flush(struct bench_connection *connection)
         connection->out_done = 0;
     }
     if (room != connection->wants_room) {
-        struct epoll_event event = {.events = EPOLLIN | (room ? (uint32_t)EPOLLOUT : 0u), .data.u32 = connection->tag};
+        struct epoll_event event = {.events = EPOLLIN | (room ? (uint32_t)EPOLLOUT : 0u),
+                                    .data.u32 = connection->tag};
         epoll_ctl(connection->epoll, EPOLL_CTL_MOD, connection->descriptor, &event);
         connection->wants_room = room;
     }
@@ -137,7 +138,8 @@ bool bench_read(struct bench_connection *connection)
 
 int bench_next(struct bench_connection *connection, uint8_t **frame, size_t *size)
 {
-    struct slice rest = slice_of(connection->in.data + connection->in_done, connection->in.size - connection->in_done);
+    struct slice rest =
+        slice_of(connection->in.data + connection->in_done, connection->in.size - connection->in_done);
     int64_t wanted = remoting_frame_size(rest);
     if (wanted < 0)
         return -1;
@@ -149,7 +151,8 @@ int bench_next(struct bench_connection *connection, uint8_t **frame, size_t *siz
     return 1;
 }
 
-bool bench_send(struct bench_connection *connection, struct bench_frames *frames, uint64_t number, int64_t due_ns, int64_t wall_ns)
+bool bench_send(struct bench_connection *connection, struct bench_frames *frames, uint64_t number, int64_t due_ns,
+                int64_t wall_ns)
 {
     if (connection->slots == NULL)
         connection->slots = calloc(BENCH_SLOTS, sizeof *connection->slots);

@@ -1,7 +1,7 @@
 /* `mqadmin bench --failover`: how long nothing is acknowledged when the leader goes away.
  *
- * Each message is sent once and never again. While some broker acknowledges, it gets the window; while none does, each broker
- * is sent one trial message at a time. The first to acknowledge gets the window.
+ * Each message is sent once and never again. While some broker acknowledges, it gets the window; while none does,
+ * each broker is sent one trial message at a time. The first to acknowledge gets the window.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +11,8 @@
 #include "client/admin/bench.h"
 
 #define NODES_MAX 16
-#define PROBE_NS 10000000LL    /* between two trial messages to one broker */
-#define CONNECT_NS 20000000LL  /* between two tries to connect */
+#define PROBE_NS 10000000LL     /* between two trial messages to one broker */
+#define CONNECT_NS 20000000LL   /* between two tries to connect */
 #define SILENCE_NS 1000000000LL /* a leader that says nothing for so long is given up */
 #define GAP_SHOWN_NS 50000000LL
 
@@ -52,7 +52,8 @@ static void acknowledge(struct failover *failover, int i, int64_t now)
 {
     int64_t gap = failover->last_ack_ns == 0 ? 0 : now - failover->last_ack_ns;
     failover->acknowledged++;
-    /* Followers hand sends on to the leader, so more than one may answer the trials: the first one keeps the window. */
+    /* Followers hand sends on to the leader, so more than one may answer the trials: the first one keeps the window.
+     */
     if (failover->leader < 0)
         failover->leader = i;
     bool change = failover->leader == i && failover->last_leader >= 0 && failover->last_leader != i;
@@ -66,8 +67,8 @@ static void acknowledge(struct failover *failover, int i, int64_t now)
             failover->change_longest_ns = gap;
     }
     if (change || failover->last_leader < 0 || gap > GAP_SHOWN_NS)
-        fprintf(stderr, "%8.3f s  %s acknowledges after %.3f s\n", (double)(now - failover->begin_ns) / 1e9, failover->nodes[i].address,
-                (double)gap / 1e9);
+        fprintf(stderr, "%8.3f s  %s acknowledges after %.3f s\n", (double)(now - failover->begin_ns) / 1e9,
+                failover->nodes[i].address, (double)gap / 1e9);
     failover->last_leader = failover->leader;
     failover->last_ack_ns = now;
 }
@@ -84,7 +85,8 @@ static bool take_answers(struct failover *failover, int i)
         uint32_t opaque;
         if (!bench_answer(frame, size, &code, &opaque))
             continue;
-        struct bench_slot *slot = opaque < BENCH_SLOTS && node->connection.slots != NULL ? &node->connection.slots[opaque] : NULL;
+        struct bench_slot *slot =
+            opaque < BENCH_SLOTS && node->connection.slots != NULL ? &node->connection.slots[opaque] : NULL;
         if (slot == NULL || slot->due_ns == 0)
             return false;
         slot->due_ns = 0;
@@ -96,7 +98,8 @@ static bool take_answers(struct failover *failover, int i)
         }
         bench_codes_add(&failover->errors, code);
         if (failover->leader == i) {
-            fprintf(stderr, "%8.3f s  %s answers code %d\n", (double)(now - failover->begin_ns) / 1e9, node->address, code);
+            fprintf(stderr, "%8.3f s  %s answers code %d\n", (double)(now - failover->begin_ns) / 1e9, node->address,
+                    code);
             failover->leader = -1;
         }
     }
@@ -132,7 +135,8 @@ static void turn(struct failover *failover, int64_t *due_ns, int64_t gap_ns, int
             *due_ns = *due_ns < now - SILENCE_NS ? now : *due_ns;
             for (; connection->outstanding < options->window && (gap_ns == 0 || *due_ns <= now); *due_ns += gap_ns)
                 send_to(failover, i, now, now + wall_offset);
-        } else if (connection->connected && failover->leader < 0 && connection->outstanding == 0 && now >= node->probe_at_ns) {
+        } else if (connection->connected && failover->leader < 0 && connection->outstanding == 0 &&
+                   now >= node->probe_at_ns) {
             send_to(failover, i, now, now + wall_offset);
             node->probe_at_ns = now + PROBE_NS;
         }
@@ -162,19 +166,25 @@ static int report(struct failover *failover, int64_t now)
     for (int i = 0; i < failover->count; i++)
         failover->unknown += (uint64_t)failover->nodes[i].connection.outstanding;
     if (failover->options->json) {
-        printf("{\"mode\":\"failover\",\"acked\":%llu,\"sent\":%llu,\"no_answer\":%llu,\"errors\":", (unsigned long long)failover->acknowledged,
-               (unsigned long long)failover->sent, (unsigned long long)failover->unknown);
+        printf("{\"mode\":\"failover\",\"acked\":%llu,\"sent\":%llu,\"no_answer\":%llu,\"errors\":",
+               (unsigned long long)failover->acknowledged, (unsigned long long)failover->sent,
+               (unsigned long long)failover->unknown);
         bench_codes_print(&failover->errors);
-        printf(",\"changes\":%d,\"gap_s\":%.3f,\"gap_start_s\":%.3f,\"change_gap_s\":%.3f,\"recovered\":%s}\n", failover->changes,
-               (double)failover->longest_ns / 1e9, (double)(failover->longest_at_ns - failover->begin_ns) / 1e9,
-               failover->changes > 0 ? (double)failover->change_longest_ns / 1e9 : -1.0, recovered ? "true" : "false");
+        printf(",\"changes\":%d,\"gap_s\":%.3f,\"gap_start_s\":%.3f,\"change_gap_s\":%.3f,\"recovered\":%s}\n",
+               failover->changes, (double)failover->longest_ns / 1e9,
+               (double)(failover->longest_at_ns - failover->begin_ns) / 1e9,
+               failover->changes > 0 ? (double)failover->change_longest_ns / 1e9 : -1.0,
+               recovered ? "true" : "false");
         return recovered ? ADMIN_OK : ADMIN_FAILED;
     }
-    printf("%llu of %llu messages acknowledged, %llu without answer, errors ", (unsigned long long)failover->acknowledged,
-           (unsigned long long)failover->sent, (unsigned long long)failover->unknown);
+    printf("%llu of %llu messages acknowledged, %llu without answer, errors ",
+           (unsigned long long)failover->acknowledged, (unsigned long long)failover->sent,
+           (unsigned long long)failover->unknown);
     bench_codes_print(&failover->errors);
-    printf("\nlongest time without an acknowledgement %.3f s, from %.3f s on; %d change%s of the broker that acknowledges", (double)failover->longest_ns / 1e9,
-           (double)(failover->longest_at_ns - failover->begin_ns) / 1e9, failover->changes, failover->changes == 1 ? "" : "s");
+    printf("\nlongest time without an acknowledgement %.3f s, from %.3f s on; %d change%s of the broker that "
+           "acknowledges",
+           (double)failover->longest_ns / 1e9, (double)(failover->longest_at_ns - failover->begin_ns) / 1e9,
+           failover->changes, failover->changes == 1 ? "" : "s");
     if (failover->changes > 0)
         printf(", longest %.3f s", (double)failover->change_longest_ns / 1e9);
     printf("\n%s\n", recovered ? "recovered" : "NOT RECOVERED");

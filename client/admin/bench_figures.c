@@ -96,7 +96,8 @@ double bench_own_cpu_seconds(void)
 {
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
-    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) + (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
 }
 
 double bench_cpu_seconds(int pid)
@@ -110,7 +111,8 @@ double bench_cpu_seconds(int pid)
     size_t size = fread(text, 1, sizeof text - 1, file);
     fclose(file);
     text[size] = '\0';
-    /* The program's name stands in parentheses and may hold anything; the times are the 12th and 13th field behind it. */
+    /* The program's name stands in parentheses and may hold anything; the times are the 12th and 13th field behind
+     * it. */
     char *at = strrchr(text, ')'), *rest = at == NULL ? NULL : at + 1, *word;
     for (int field = 0; rest != NULL && (word = strsep(&rest, " ")) != NULL;) {
         if (word[0] == '\0')

@@ -15,7 +15,8 @@
 
 static const char key_name[] = "UNIQ_KEY\001";
 
-struct template {
+struct template
+{
     struct buffer frame;
     size_t opaque_at, born_at, body_at;
     size_t key_at; /* of the digits that change, in the header; 0: in the members */
@@ -131,7 +132,8 @@ static bool make_template(struct bench_frames *frames, int queue, struct templat
         .batch = batch,
     };
     remoting_writer_begin_request(&writer, &template->frame, (uint8_t)options->serialize_type,
-                                  batch ? REQUEST_SEND_BATCH_MESSAGE : REQUEST_SEND_MESSAGE_V2, (int32_t)OPAQUE_BASE, 0);
+                                  batch ? REQUEST_SEND_BATCH_MESSAGE : REQUEST_SEND_MESSAGE_V2, (int32_t)OPAQUE_BASE,
+                                  0);
     send_message_request_header_encode_v2(&header, &writer);
     remoting_writer_body(&writer);
     template->body_at = template->frame.size;
@@ -142,13 +144,15 @@ static bool make_template(struct bench_frames *frames, int queue, struct templat
     decimal(pattern, 13, (uint64_t)BORN_PATTERN);
     template->born_at = find_in(&template->frame, pattern, 13);
     decimal(pattern, 10, OPAQUE_BASE);
-    template->opaque_at = options->serialize_type == REMOTING_BINARY ? BINARY_OPAQUE_AT : find_in(&template->frame, pattern, 10);
+    template->opaque_at =
+        options->serialize_type == REMOTING_BINARY ? BINARY_OPAQUE_AT : find_in(&template->frame, pattern, 10);
     if (!batch) {
         hex16(pattern, frames->run);
         hex16(pattern + KEY_DIGITS, 0);
         template->key_at = find_in(&template->frame, pattern, 2 * KEY_DIGITS) + KEY_DIGITS;
     }
-    return ok && !template->frame.failed && template->born_at > 0 && template->opaque_at > 0 && (batch || template->key_at > KEY_DIGITS);
+    return ok && !template->frame.failed && template->born_at > 0 && template->opaque_at > 0 &&
+           (batch || template->key_at > KEY_DIGITS);
 }
 
 struct bench_frames *bench_frames_new(const struct bench_options *options)
@@ -179,7 +183,8 @@ void bench_frames_free(struct bench_frames *frames)
     free(frames);
 }
 
-bool bench_frames_append(struct bench_frames *frames, struct buffer *out, uint32_t opaque, uint64_t number, int64_t wall_ns)
+bool bench_frames_append(struct bench_frames *frames, struct buffer *out, uint32_t opaque, uint64_t number,
+                         int64_t wall_ns)
 {
     const struct bench_options *options = frames->options;
     const struct template *template = &frames->templates[number % (uint64_t)options->queues];
@@ -230,7 +235,8 @@ static bool scan_json(const uint8_t *at, const uint8_t *end, int64_t *code, int6
                 return false;
             size_t size = (size_t)(at - start);
             at++;
-            bool is_code = size == 4 && memcmp(start, "code", 4) == 0, is_opaque = size == 6 && memcmp(start, "opaque", 6) == 0;
+            bool is_code = size == 4 && memcmp(start, "code", 4) == 0,
+                 is_opaque = size == 6 && memcmp(start, "opaque", 6) == 0;
             if (depth != 1 || (!is_code && !is_opaque) || at >= end || *at != ':')
                 continue;
             int64_t value = 0;
@@ -244,8 +250,9 @@ static bool scan_json(const uint8_t *at, const uint8_t *end, int64_t *code, int6
     return *opaque >= 0;
 }
 
-/* The same for headers with keys in alphabetical order, as Java and LedgerMQ write them: `code` is the first key, and between `opaque` and the end
- * there is no inner object. A quote inside a text is escaped, so what looks like a key is one. False: not that form. */
+/* The same for headers with keys in alphabetical order, as Java and LedgerMQ write them: `code` is the first key, and
+ * between `opaque` and the end there is no inner object. A quote inside a text is escaped, so what looks like a key
+ * is one. False: not that form. */
 static bool scan_sorted_json(const uint8_t *start, const uint8_t *end, int64_t *code, int64_t *opaque)
 {
     static const char first[] = "{\"code\":", key[] = "\"opaque\":";

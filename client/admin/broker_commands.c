@@ -26,7 +26,8 @@ static bool runtime_table(struct admin *admin, const char *address, struct kv_ta
 
 static int compare_pairs(const void *a, const void *b)
 {
-    return strcmp((const char *)((const struct kv_pair *)a)->name.data, (const char *)((const struct kv_pair *)b)->name.data);
+    return strcmp((const char *)((const struct kv_pair *)a)->name.data,
+                  (const char *)((const struct kv_pair *)b)->name.data);
 }
 
 static int broker_status(struct admin *admin)
@@ -46,7 +47,8 @@ static int broker_status(struct admin *admin)
             qsort(table.pairs, table.pair_count, sizeof *table.pairs, compare_pairs);
         for (size_t k = 0; k < table.pair_count; k++) {
             if (admin_has(admin, "clusterName"))
-                printf("%-24s %-32.*s: %.*s\n", targets.all[i].address, ADMIN_SLICE(table.pairs[k].name), ADMIN_SLICE(table.pairs[k].value));
+                printf("%-24s %-32.*s: %.*s\n", targets.all[i].address, ADMIN_SLICE(table.pairs[k].name),
+                       ADMIN_SLICE(table.pairs[k].value));
             else
                 printf("%-32.*s: %.*s\n", ADMIN_SLICE(table.pairs[k].name), ADMIN_SLICE(table.pairs[k].value));
         }
@@ -77,28 +79,32 @@ static void cluster_row(const struct admin_target *target, const struct kv_table
     char in[64], out[64], hour[16] = "", space[16], rate[64];
     int64_t earliest = number_of(table, "earliestMessageTimeStamp");
     double transferred = kv_table_get(table, "getTransferredTps").data != NULL ? rate_of(table, "getTransferredTps")
-                                                                              : rate_of(table, "getTransferedTps");
-    snprintf(in, sizeof in, "%.2f(%lld,%lldms)", rate_of(table, "putTps"), (long long)number_of(table, "sendThreadPoolQueueSize"),
+                                                                               : rate_of(table, "getTransferedTps");
+    snprintf(in, sizeof in, "%.2f(%lld,%lldms)", rate_of(table, "putTps"),
+             (long long)number_of(table, "sendThreadPoolQueueSize"),
              (long long)number_of(table, "sendThreadPoolQueueHeadWaitTimeMills"));
-    snprintf(out, sizeof out, "%.2f(%lld,%lldms)", transferred, (long long)number_of(table, "pullThreadPoolQueueSize"),
+    snprintf(out, sizeof out, "%.2f(%lld,%lldms)", transferred,
+             (long long)number_of(table, "pullThreadPoolQueueSize"),
              (long long)number_of(table, "pullThreadPoolQueueHeadWaitTimeMills"));
     if (earliest > 0)
         snprintf(hour, sizeof hour, "%.2f", (double)(client_clock_ms() - earliest) / 3600000.0);
     snprintf(rate, sizeof rate, "%.*s", ADMIN_SLICE(kv_table_get(table, "commitLogDiskRatio")));
     snprintf(space, sizeof space, "%.4f", strtod(rate, NULL));
-    printf("%-16s  %-22s  %-4lld  %-22s %-16.*s  %19s  %19s %10lld %9s %6s\n", target->cluster, target->broker_name, (long long)target->broker_id,
-           target->address, ADMIN_SLICE(kv_table_get(table, "brokerVersionDesc")), in, out, (long long)number_of(table, "pageCacheLockTimeMills"),
-           hour, space);
+    printf("%-16s  %-22s  %-4lld  %-22s %-16.*s  %19s  %19s %10lld %9s %6s\n", target->cluster, target->broker_name,
+           (long long)target->broker_id, target->address, ADMIN_SLICE(kv_table_get(table, "brokerVersionDesc")), in,
+           out, (long long)number_of(table, "pageCacheLockTimeMills"), hour, space);
 }
 
 static void more_row(const struct admin_target *target, const struct kv_table *table)
 {
-    int64_t in_yesterday = number_of(table, "msgPutTotalTodayMorning") - number_of(table, "msgPutTotalYesterdayMorning");
-    int64_t out_yesterday = number_of(table, "msgGetTotalTodayMorning") - number_of(table, "msgGetTotalYesterdayMorning");
+    int64_t in_yesterday =
+        number_of(table, "msgPutTotalTodayMorning") - number_of(table, "msgPutTotalYesterdayMorning");
+    int64_t out_yesterday =
+        number_of(table, "msgGetTotalTodayMorning") - number_of(table, "msgGetTotalYesterdayMorning");
     int64_t in_today = number_of(table, "msgPutTotalTodayNow") - number_of(table, "msgPutTotalTodayMorning");
     int64_t out_today = number_of(table, "msgGetTotalTodayNow") - number_of(table, "msgGetTotalTodayMorning");
-    printf("%-16s  %-32s %14lld %14lld %14lld %14lld\n", target->cluster, target->broker_name, (long long)in_yesterday, (long long)out_yesterday,
-           (long long)in_today, (long long)out_today);
+    printf("%-16s  %-32s %14lld %14lld %14lld %14lld\n", target->cluster, target->broker_name,
+           (long long)in_yesterday, (long long)out_yesterday, (long long)in_today, (long long)out_today);
 }
 
 static int cluster_list_once(struct admin *admin)
@@ -113,11 +119,11 @@ static int cluster_list_once(struct admin *admin)
         abort();
     admin_call_all(admin, &targets, REQUEST_GET_BROKER_RUNTIME_INFO, admin->timeout_ms, answers);
     if (more)
-        printf("%-16s  %-32s %14s %14s %14s %14s\n", "#Cluster Name", "#Broker Name", "#InTotalYest", "#OutTotalYest", "#InTotalToday",
-               "#OutTotalToday");
+        printf("%-16s  %-32s %14s %14s %14s %14s\n", "#Cluster Name", "#Broker Name", "#InTotalYest", "#OutTotalYest",
+               "#InTotalToday", "#OutTotalToday");
     else
-        printf("%-16s  %-22s  %-4s  %-22s %-16s  %19s  %19s %10s %9s %6s\n", "#Cluster Name", "#Broker Name", "#BID", "#Addr", "#Version",
-               "#InTPS(LOAD)", "#OutTPS(LOAD)", "#PCWait(ms)", "#Hour", "#SPACE");
+        printf("%-16s  %-22s  %-4s  %-22s %-16s  %19s  %19s %10s %9s %6s\n", "#Cluster Name", "#Broker Name", "#BID",
+               "#Addr", "#Version", "#InTPS(LOAD)", "#OutTPS(LOAD)", "#PCWait(ms)", "#Hour", "#SPACE");
     status = ADMIN_OK;
     for (size_t i = 0; i < targets.count; i++) {
         struct kv_table table = {0};
@@ -202,7 +208,8 @@ static int get_broker_config(struct admin *admin)
             status = ADMIN_FAILED;
             continue;
         }
-        printf("============%s: %s============\n", targets.all[i].broker_id == 0 ? "Master" : "Slave", targets.all[i].address);
+        printf("============%s: %s============\n", targets.all[i].broker_id == 0 ? "Master" : "Slave",
+               targets.all[i].address);
         if (print_properties(admin, response.command.body) != ADMIN_OK)
             status = ADMIN_FAILED;
         remoting_response_close(&response);
@@ -223,7 +230,8 @@ static int update_broker_config(struct admin *admin)
     status = ADMIN_OK;
     for (size_t i = 0; i < targets.count; i++) {
         struct remoting_response response;
-        if (!admin_call(admin, targets.all[i].address, REQUEST_UPDATE_BROKER_CONFIG, NULL, buffer_slice(&body), &response)) {
+        if (!admin_call(admin, targets.all[i].address, REQUEST_UPDATE_BROKER_CONFIG, NULL, buffer_slice(&body),
+                        &response)) {
             status = ADMIN_FAILED;
             continue;
         }
@@ -292,9 +300,11 @@ const struct admin_command broker_commands[] = {
     {"clusterList", "List all brokers with their load", cluster_list_options, cluster_list, NULL},
     {"brokerStatus", "Show a broker's runtime figures", broker_options, broker_status, NULL},
     {"getBrokerConfig", "Show a broker's configuration", broker_options, get_broker_config, NULL},
-    {"updateBrokerConfig", "Change one key of a broker's configuration", broker_config_options, update_broker_config, NULL},
+    {"updateBrokerConfig", "Change one key of a broker's configuration", broker_config_options, update_broker_config,
+     NULL},
     {"cleanExpiredCQ", "Remove consume queues that point nowhere", broker_options, clean_expired_cq, NULL},
     {"cleanUnusedTopic", "Remove files of topics that are gone", broker_options, clean_unused_topic, NULL},
-    {"deleteExpiredCommitLog", "Remove commit log files that are past their time", broker_options, delete_expired_commit_log, NULL},
+    {"deleteExpiredCommitLog", "Remove commit log files that are past their time", broker_options,
+     delete_expired_commit_log, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

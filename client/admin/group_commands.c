@@ -31,7 +31,8 @@ static int update_sub_group(struct admin *admin)
     if (!admin_bool(admin, "consumeEnable", true, &config.consume_enable) ||
         !admin_bool(admin, "consumeFromMinEnable", false, &config.consume_from_min_enable) ||
         !admin_bool(admin, "consumeBroadcastEnable", false, &config.consume_broadcast_enable) ||
-        !admin_number(admin, "retryQueueNums", 1, 0, 65536, &retry_queues) || !admin_number(admin, "retryMaxTimes", 16, 0, INT32_MAX, &retry_max) ||
+        !admin_number(admin, "retryQueueNums", 1, 0, 65536, &retry_queues) ||
+        !admin_number(admin, "retryMaxTimes", 16, 0, INT32_MAX, &retry_max) ||
         !admin_number(admin, "brokerId", 0, 0, INT64_MAX, &broker_id) ||
         !admin_number(admin, "whichBrokerWhenConsumeSlowly", 1, 0, INT64_MAX, &slow_broker) ||
         !admin_bool(admin, "notifyConsumerIdsChanged", true, &config.notify_consumer_ids_changed_enable))
@@ -49,7 +50,8 @@ static int update_sub_group(struct admin *admin)
     status = ADMIN_OK;
     for (size_t i = 0; i < targets.count; i++) {
         struct remoting_response response;
-        if (!admin_call(admin, targets.all[i].address, REQUEST_UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, NULL, buffer_slice(&body), &response)) {
+        if (!admin_call(admin, targets.all[i].address, REQUEST_UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, NULL,
+                        buffer_slice(&body), &response)) {
             status = ADMIN_FAILED;
             continue;
         }
@@ -57,18 +59,22 @@ static int update_sub_group(struct admin *admin)
         printf("create subscription group to %s success.\n", targets.all[i].address);
     }
     if (status == ADMIN_OK)
-        printf("SubscriptionGroupConfig [groupName=%s, consumeEnable=%s, consumeFromMinEnable=%s, consumeBroadcastEnable=%s, retryQueueNums=%d, "
-               "retryMaxTimes=%d, brokerId=%lld, whichBrokerWhenConsumeSlowly=%lld, notifyConsumerIdsChangedEnable=%s]\n",
-               group, word(config.consume_enable), word(config.consume_from_min_enable), word(config.consume_broadcast_enable),
-               config.retry_queue_nums, config.retry_max_times, (long long)config.broker_id,
-               (long long)config.which_broker_when_consume_slowly, word(config.notify_consumer_ids_changed_enable));
+        printf("SubscriptionGroupConfig [groupName=%s, consumeEnable=%s, consumeFromMinEnable=%s, "
+               "consumeBroadcastEnable=%s, retryQueueNums=%d, "
+               "retryMaxTimes=%d, brokerId=%lld, whichBrokerWhenConsumeSlowly=%lld, "
+               "notifyConsumerIdsChangedEnable=%s]\n",
+               group, word(config.consume_enable), word(config.consume_from_min_enable),
+               word(config.consume_broadcast_enable), config.retry_queue_nums, config.retry_max_times,
+               (long long)config.broker_id, (long long)config.which_broker_when_consume_slowly,
+               word(config.notify_consumer_ids_changed_enable));
     buffer_close(&body);
     admin_targets_free(&targets);
     return status;
 }
 
 /* The retry and dead letter topics go with the group; brokers that never had them agree too. */
-static bool delete_group_topic(struct admin *admin, const struct admin_targets *targets, const char *prefix, const char *group)
+static bool delete_group_topic(struct admin *admin, const struct admin_targets *targets, const char *prefix,
+                               const char *group)
 {
     char topic[LEDGERMQ_TOPIC_MAX + 16];
     snprintf(topic, sizeof topic, "%s%s", prefix, group);
@@ -96,21 +102,25 @@ static int delete_sub_group(struct admin *admin)
         return ADMIN_USAGE;
     if (!admin_targets(admin, false, false, &targets, &status))
         return status;
-    const struct remoting_field fields[] = {
-        {"groupName", group}, {"removeOffset", word(remove_offset)}, {"cleanOffset", word(remove_offset)}, {NULL, NULL}};
+    const struct remoting_field fields[] = {{"groupName", group},
+                                            {"removeOffset", word(remove_offset)},
+                                            {"cleanOffset", word(remove_offset)},
+                                            {NULL, NULL}};
     status = ADMIN_OK;
     for (size_t i = 0; i < targets.count; i++) {
         struct remoting_response response;
-        if (!admin_call(admin, targets.all[i].address, REQUEST_DELETE_SUBSCRIPTIONGROUP, fields, NO_BODY, &response)) {
+        if (!admin_call(admin, targets.all[i].address, REQUEST_DELETE_SUBSCRIPTIONGROUP, fields, NO_BODY,
+                        &response)) {
             status = ADMIN_FAILED;
             continue;
         }
         remoting_response_close(&response);
-        printf("delete subscription group [%s] from broker [%s] in cluster [%s] success.\n", group, targets.all[i].address,
-               targets.all[i].cluster);
+        printf("delete subscription group [%s] from broker [%s] in cluster [%s] success.\n", group,
+               targets.all[i].address, targets.all[i].cluster);
     }
     if (status == ADMIN_OK && admin_has(admin, "clusterName") &&
-        (!delete_group_topic(admin, &targets, TOPIC_RETRY_PREFIX, group) || !delete_group_topic(admin, &targets, TOPIC_DLQ_PREFIX, group)))
+        (!delete_group_topic(admin, &targets, TOPIC_RETRY_PREFIX, group) ||
+         !delete_group_topic(admin, &targets, TOPIC_DLQ_PREFIX, group)))
         status = ADMIN_FAILED;
     admin_targets_free(&targets);
     return status;
@@ -128,7 +138,8 @@ static int get_consumer_config(struct admin *admin)
         struct remoting_response response;
         struct subscription_group_wrapper wrapper;
         struct error error = {0};
-        if (!admin_call(admin, targets.all[i].address, REQUEST_GET_ALL_SUBSCRIPTIONGROUP_CONFIG, NULL, NO_BODY, &response)) {
+        if (!admin_call(admin, targets.all[i].address, REQUEST_GET_ALL_SUBSCRIPTIONGROUP_CONFIG, NULL, NO_BODY,
+                        &response)) {
             status = ADMIN_FAILED;
             continue;
         }
@@ -143,7 +154,8 @@ static int get_consumer_config(struct admin *admin)
             if (!slice_equal_text(config->group_name, group))
                 continue;
             found++;
-            printf("=============================%s:%s=============================\n", targets.all[i].cluster, targets.all[i].broker_name);
+            printf("=============================%s:%s=============================\n", targets.all[i].cluster,
+                   targets.all[i].broker_name);
             printf("%-40s=  %s\n", "groupName", group);
             printf("%-40s=  %s\n", "consumeEnable", word(config->consume_enable));
             printf("%-40s=  %s\n", "consumeFromMinEnable", word(config->consume_from_min_enable));
@@ -151,8 +163,10 @@ static int get_consumer_config(struct admin *admin)
             printf("%-40s=  %d\n", "retryQueueNums", config->retry_queue_nums);
             printf("%-40s=  %d\n", "retryMaxTimes", config->retry_max_times);
             printf("%-40s=  %lld\n", "brokerId", (long long)config->broker_id);
-            printf("%-40s=  %lld\n", "whichBrokerWhenConsumeSlowly", (long long)config->which_broker_when_consume_slowly);
-            printf("%-40s=  %s\n", "notifyConsumerIdsChangedEnable", word(config->notify_consumer_ids_changed_enable));
+            printf("%-40s=  %lld\n", "whichBrokerWhenConsumeSlowly",
+                   (long long)config->which_broker_when_consume_slowly);
+            printf("%-40s=  %s\n", "notifyConsumerIdsChangedEnable",
+                   word(config->notify_consumer_ids_changed_enable));
         }
         subscription_group_wrapper_close(&wrapper);
     }
@@ -171,7 +185,8 @@ static bool topic_leaders(struct admin *admin, const char *topic, struct admin_t
     const struct remoting_field fields[] = {{"topic", topic}, {NULL, NULL}};
     *targets = (struct admin_targets){0};
     if (silent) {
-        if (admin_try(admin, admin->name_servers[0], REQUEST_GET_ROUTEINFO_BY_TOPIC, fields, NO_BODY, &response, &error) != 0)
+        if (admin_try(admin, admin->name_servers[0], REQUEST_GET_ROUTEINFO_BY_TOPIC, fields, NO_BODY, &response,
+                      &error) != 0)
             return false;
     } else if (!admin_name_server_call(admin, REQUEST_GET_ROUTEINFO_BY_TOPIC, fields, NO_BODY, &response)) {
         return false;
@@ -199,13 +214,16 @@ static int compare_progress(const void *a, const void *b)
     size_t size = left->queue.topic.size < right->queue.topic.size ? left->queue.topic.size : right->queue.topic.size;
     int order = memcmp(left->queue.topic.data, right->queue.topic.data, size);
     if (order == 0)
-        order = (left->queue.topic.size > right->queue.topic.size) - (left->queue.topic.size < right->queue.topic.size);
-    return order != 0 ? order : (left->queue.queue_id > right->queue.queue_id) - (left->queue.queue_id < right->queue.queue_id);
+        order =
+            (left->queue.topic.size > right->queue.topic.size) - (left->queue.topic.size < right->queue.topic.size);
+    return order != 0
+               ? order
+               : (left->queue.queue_id > right->queue.queue_id) - (left->queue.queue_id < right->queue.queue_id);
 }
 
 /* 208 at one broker. */
-static bool consume_stats_of(struct admin *admin, const char *address, const char *group, const char *topic, struct consume_stats *stats,
-                             bool silent)
+static bool consume_stats_of(struct admin *admin, const char *address, const char *group, const char *topic,
+                             struct consume_stats *stats, bool silent)
 {
     struct remoting_response response;
     struct error error = {0};
@@ -231,8 +249,8 @@ static int group_progress(struct admin *admin, const char *group)
     const char *topic = admin_text(admin, "topicName");
     if (!topic_leaders(admin, retry, &brokers, false))
         return ADMIN_FAILED;
-    printf("%-64s  %-32s  %-4s  %-20s  %-20s  %-20s  %s\n", "#Topic", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset", "#Diff",
-           "#LastTime");
+    printf("%-64s  %-32s  %-4s  %-20s  %-20s  %-20s  %s\n", "#Topic", "#Broker Name", "#QID", "#Broker Offset",
+           "#Consumer Offset", "#Diff", "#LastTime");
     for (size_t i = 0; i < brokers.count; i++) {
         struct consume_stats stats;
         if (!consume_stats_of(admin, brokers.all[i].address, group, topic, &stats, false)) {
@@ -244,9 +262,9 @@ static int group_progress(struct admin *admin, const char *group)
         for (size_t k = 0; k < stats.offset_count; k++) {
             const struct consume_offset *row = &stats.offsets[k];
             long long diff = (long long)(row->broker_offset - row->consumer_offset);
-            printf("%-64.*s  %-32.*s  %-4d  %-20lld  %-20lld  %-20lld  %s\n", ADMIN_SLICE(row->queue.topic), ADMIN_SLICE(row->queue.broker_name),
-                   row->queue.queue_id, (long long)row->broker_offset, (long long)row->consumer_offset, diff,
-                   admin_time(row->last_timestamp_ms, time));
+            printf("%-64.*s  %-32.*s  %-4d  %-20lld  %-20lld  %-20lld  %s\n", ADMIN_SLICE(row->queue.topic),
+                   ADMIN_SLICE(row->queue.broker_name), row->queue.queue_id, (long long)row->broker_offset,
+                   (long long)row->consumer_offset, diff, admin_time(row->last_timestamp_ms, time));
             total += diff;
         }
         tps += stats.consume_tps;
@@ -280,7 +298,8 @@ static void group_row(struct admin *admin, const char *group)
             tps += stats.consume_tps;
             consume_stats_close(&stats);
         }
-        if (admin_try(admin, brokers.all[i].address, REQUEST_GET_CONSUMER_CONNECTION_LIST, fields, NO_BODY, &response, &error) != 0)
+        if (admin_try(admin, brokers.all[i].address, REQUEST_GET_CONSUMER_CONNECTION_LIST, fields, NO_BODY, &response,
+                      &error) != 0)
             continue;
         if (consumer_connection_decode(&connection, response.command.body, &error) == 0) {
             count = connection.connection_count > count ? connection.connection_count : count;
@@ -292,7 +311,8 @@ static void group_row(struct admin *admin, const char *group)
         }
         remoting_response_close(&response);
     }
-    printf("%-64s  %-6zu  %-24s %-5s  %-14s  %-7.0f  %lld\n", group, count, version, type, model, tps, (long long)diff);
+    printf("%-64s  %-6zu  %-24s %-5s  %-14s  %-7.0f  %lld\n", group, count, version, type, model, tps,
+           (long long)diff);
     admin_targets_free(&brokers);
 }
 
@@ -310,7 +330,8 @@ static int consumer_progress(struct admin *admin)
     remoting_response_close(&response);
     if (rv != 0)
         return admin_fail(admin, "topic list: %s", error.message);
-    printf("%-64s  %-6s  %-24s %-5s  %-14s  %-7s  %s\n", "#Group", "#Count", "#Version", "#Type", "#Model", "#TPS", "#Diff Total");
+    printf("%-64s  %-6s  %-24s %-5s  %-14s  %-7s  %s\n", "#Group", "#Count", "#Version", "#Type", "#Model", "#TPS",
+           "#Diff Total");
     for (size_t i = 0; i < list.topic_count; i++) {
         char name[LEDGERMQ_TOPIC_MAX + 1];
         if (!topic_is_retry(list.topics[i]))
@@ -348,12 +369,13 @@ static int consumer_connection(struct admin *admin)
     printf("%-36s %-22s %-10s %s\n", "#ClientId", "#ClientAddr", "#Language", "#Version");
     for (size_t i = 0; i < connection.connection_count; i++) {
         const struct client_connection *row = &connection.connections[i];
-        printf("%-36.*s %-22.*s %-10.*s %s\n", ADMIN_SLICE(row->client_id), ADMIN_SLICE(row->client_address), ADMIN_SLICE(row->language),
-               admin_version(row->version, version));
+        printf("%-36.*s %-22.*s %-10.*s %s\n", ADMIN_SLICE(row->client_id), ADMIN_SLICE(row->client_address),
+               ADMIN_SLICE(row->language), admin_version(row->version, version));
     }
     printf("\nBelow is subscription:\n%-20s %s\n", "#Topic", "#SubExpression");
     for (size_t i = 0; i < connection.subscription_count; i++)
-        printf("%-20.*s %.*s\n", ADMIN_SLICE(connection.subscriptions[i].topic), ADMIN_SLICE(connection.subscriptions[i].sub_string));
+        printf("%-20.*s %.*s\n", ADMIN_SLICE(connection.subscriptions[i].topic),
+               ADMIN_SLICE(connection.subscriptions[i].sub_string));
     printf("\nConsumeType: %s\nMessageModel: %s\nConsumeFromWhere: %s\n", consume_type_names[connection.consume_type],
            message_model_names[connection.message_model], consume_from_where_names[connection.consume_from_where]);
     consumer_connection_close(&connection);
@@ -371,7 +393,8 @@ static int producer_connection(struct admin *admin)
     char version[16];
     if (!topic_leaders(admin, admin_text(admin, "topic"), &brokers, false))
         return ADMIN_FAILED;
-    bool ok = admin_call(admin, brokers.all[0].address, REQUEST_GET_PRODUCER_CONNECTION_LIST, fields, NO_BODY, &response);
+    bool ok =
+        admin_call(admin, brokers.all[0].address, REQUEST_GET_PRODUCER_CONNECTION_LIST, fields, NO_BODY, &response);
     admin_targets_free(&brokers);
     if (!ok)
         return ADMIN_FAILED;
@@ -381,8 +404,8 @@ static int producer_connection(struct admin *admin)
         return admin_fail(admin, "%s", error.message);
     for (size_t i = 0; i < connection.connection_count; i++) {
         const struct client_connection *row = &connection.connections[i];
-        printf("%04zu  %-32.*s %-22.*s %-8.*s %s\n", i + 1, ADMIN_SLICE(row->client_id), ADMIN_SLICE(row->client_address),
-               ADMIN_SLICE(row->language), admin_version(row->version, version));
+        printf("%04zu  %-32.*s %-22.*s %-8.*s %s\n", i + 1, ADMIN_SLICE(row->client_id),
+               ADMIN_SLICE(row->client_address), ADMIN_SLICE(row->language), admin_version(row->version, version));
     }
     producer_connection_close(&connection);
     return ADMIN_OK;

@@ -1,7 +1,8 @@
 /* `mqadmin leader`: who leads each group, and how far every member is.
  *
- * Reads the raft* keys of GET_BROKER_RUNTIME_INFO (28), described in broker/broker_stats.h, from every address that the name server knows and every
- * address that one of those names as a member; so members that are down keep a row, filled with what the leader knows of them.
+ * Reads the raft* keys of GET_BROKER_RUNTIME_INFO (28), described in broker/broker_stats.h, from every address that
+ * the name server knows and every address that one of those names as a member; so members that are down keep a row,
+ * filled with what the leader knows of them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,8 @@
 #include "proto/kv_table.h"
 #include "proto/request_code.h"
 
-#define IN_SYNC_LAG 65536 /* entries; more than may be in flight, less than anything that takes noticeable time to catch up */
+#define IN_SYNC_LAG                                                                                                  \
+    65536 /* entries; more than may be in flight, less than anything that takes noticeable time to catch up */
 #define ASK_TIMEOUT_MS 2000
 
 struct member {
@@ -21,9 +23,9 @@ struct member {
     char group[LEDGERMQ_NAME_MAX + 1];
     char address[REMOTING_ADDRESS_MAX]; /* broker address; "" unknown */
     char peer_address[REMOTING_ADDRESS_MAX];
-    bool reached;                       /* it answered itself */
-    bool raft;                          /* it is one of ours: the raft keys are there */
-    bool connected;                     /* to the leader, as that one sees it; the leader itself */
+    bool reached;   /* it answered itself */
+    bool raft;      /* it is one of ours: the raft keys are there */
+    bool connected; /* to the leader, as that one sees it; the leader itself */
     char role[16];
     char leader[64];
     char durability[8];
@@ -65,7 +67,12 @@ static struct member *member_get(struct members *members, const char *group, con
     if (members->count == ADMIN_NODES_MAX)
         return NULL;
     struct member *member = &members->all[members->count++];
-    *member = (struct member){.term = -1, .last_index = -1, .commit_index = -1, .applied_index = -1, .committed_position = -1, .match_index = -1,
+    *member = (struct member){.term = -1,
+                              .last_index = -1,
+                              .commit_index = -1,
+                              .applied_index = -1,
+                              .committed_position = -1,
+                              .match_index = -1,
                               .lag = -1};
     snprintf(member->id, sizeof member->id, "%s", id);
     snprintf(member->group, sizeof member->group, "%s", group);
@@ -73,7 +80,8 @@ static struct member *member_get(struct members *members, const char *group, con
 }
 
 /* "address,role,matchIndex,lag,connected,brokerAddress" */
-static void take_member_row(struct members *members, const char *group, const char *id, struct slice value, bool from_leader)
+static void take_member_row(struct members *members, const char *group, const char *id, struct slice value,
+                            bool from_leader)
 {
     struct slice fields[6] = {0};
     size_t count = 0;
@@ -154,8 +162,8 @@ static void ask(struct admin *admin, const struct admin_targets *targets, struct
     struct admin_answer *answers = calloc(targets->count + 1, sizeof *answers);
     if (answers == NULL)
         abort();
-    admin_call_all(admin, targets, REQUEST_GET_BROKER_RUNTIME_INFO, admin->timeout_ms < ASK_TIMEOUT_MS ? admin->timeout_ms : ASK_TIMEOUT_MS,
-                   answers);
+    admin_call_all(admin, targets, REQUEST_GET_BROKER_RUNTIME_INFO,
+                   admin->timeout_ms < ASK_TIMEOUT_MS ? admin->timeout_ms : ASK_TIMEOUT_MS, answers);
     for (size_t i = 0; i < targets->count; i++) {
         struct kv_table table;
         struct error error = {0};
@@ -176,7 +184,8 @@ static void ask(struct admin *admin, const struct admin_targets *targets, struct
         for (size_t k = 0; k < members->count && !answers[i].ok; k++) {
             struct member *other = &members->all[k];
             /* A member that nobody named an address for: the silent address of its group must be its own. */
-            bool nameless = !other->reached && other->address[0] == '\0' && strcmp(other->group, targets->all[i].broker_name) == 0;
+            bool nameless = !other->reached && other->address[0] == '\0' &&
+                            strcmp(other->group, targets->all[i].broker_name) == 0;
             if (strcmp(other->address, targets->all[i].address) != 0 && !nameless)
                 continue;
             known = true;
@@ -261,7 +270,8 @@ static struct verdict judge(const struct members *members, size_t begin, size_t 
     }
     for (size_t i = begin; i < end && verdict.leader != NULL; i++) {
         const struct member *member = &members->all[i];
-        if (member == verdict.leader || (member->connected && member->lag >= 0 && member->lag <= IN_SYNC_LAG && !member->failed))
+        if (member == verdict.leader ||
+            (member->connected && member->lag >= 0 && member->lag <= IN_SYNC_LAG && !member->failed))
             verdict.in_sync++;
     }
     verdict.good = verdict.leader != NULL && !verdict.leader->failed && verdict.in_sync * 2 > verdict.members;
@@ -285,13 +295,16 @@ static const char *or_dash(const char *text)
 static void print_row(const struct member *member, const struct verdict *verdict)
 {
     char term[24], last[24], commit[24], applied[24], position[24], lag[24], up[32];
-    /* What a member says of itself counts; of one that cannot be reached the leader knows the last index it acknowledged. */
+    /* What a member says of itself counts; of one that cannot be reached the leader knows the last index it
+     * acknowledged. */
     int64_t last_index = member->reached ? member->last_index : member->match_index;
     int64_t behind = member == verdict->leader ? 0 : member->lag;
-    printf("%-6s %-22s %-12s %6s %-7s %12s %13s %14s %16s %10s %-6s %s%s%s%s%s\n", member->id, or_dash(member->address), member->role,
-           number_text(member->term, term), or_dash(member->leader), number_text(last_index, last), number_text(member->commit_index, commit),
-           number_text(member->applied_index, applied), number_text(member->committed_position, position), number_text(behind, lag),
-           or_dash(member->durability), member->up_since_ms > 0 ? admin_time(member->up_since_ms, up) : "-", member->failed ? " FAILED" : "",
+    printf("%-6s %-22s %-12s %6s %-7s %12s %13s %14s %16s %10s %-6s %s%s%s%s%s\n", member->id,
+           or_dash(member->address), member->role, number_text(member->term, term), or_dash(member->leader),
+           number_text(last_index, last), number_text(member->commit_index, commit),
+           number_text(member->applied_index, applied), number_text(member->committed_position, position),
+           number_text(behind, lag), or_dash(member->durability),
+           member->up_since_ms > 0 ? admin_time(member->up_since_ms, up) : "-", member->failed ? " FAILED" : "",
            member->disk_full ? " DISK FULL" : "", member->cause[0] != '\0' && !member->reached ? " " : "",
            member->reached ? "" : member->cause);
 }
@@ -305,8 +318,9 @@ static void print_table(const struct members *members, bool *good)
             end++;
         struct verdict verdict = judge(members, begin, end);
         printf("%s#Group: %s\n", begin > 0 ? "\n" : "", members->all[begin].group);
-        printf("%-6s %-22s %-12s %6s %-7s %12s %13s %14s %16s %10s %-6s %s\n", "#Id", "#Address", "#Role", "#Term", "#Leader", "#Last Index",
-               "#Commit Index", "#Applied Index", "#Committed Pos", "#Lag", "#Class", "#Up Since");
+        printf("%-6s %-22s %-12s %6s %-7s %12s %13s %14s %16s %10s %-6s %s\n", "#Id", "#Address", "#Role", "#Term",
+               "#Leader", "#Last Index", "#Commit Index", "#Applied Index", "#Committed Pos", "#Lag", "#Class",
+               "#Up Since");
         for (size_t i = begin; i < end; i++)
             print_row(&members->all[i], &verdict);
         if (verdict.leader == NULL)
@@ -427,7 +441,8 @@ static const struct admin_option leader_options[] = {
 
 const struct admin_command leader_commands[] = {
     {"leader", "Show who leads, and how far each member of the group is", leader_options, leader,
-     "Lag is the number of entries that the leader has and the member has not acknowledged. The exit status is 0 only when every group has a\n"
+     "Lag is the number of entries that the leader has and the member has not acknowledged. The exit status is 0 "
+     "only when every group has a\n"
      "leader and a majority of its members in sync (connected to it and at most 65536 entries behind)."},
     {NULL, NULL, NULL, NULL, NULL},
 };

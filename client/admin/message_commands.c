@@ -60,20 +60,21 @@ static char *body_of(const char *pattern, int64_t number)
     return body;
 }
 
-static int send_one(struct admin *admin, struct ledgermq_producer *producer, struct ledgermq_message *message, const struct ledgermq_queue *queue)
+static int send_one(struct admin *admin, struct ledgermq_producer *producer, struct ledgermq_message *message,
+                    const struct ledgermq_queue *queue)
 {
     struct ledgermq_send_result result;
     struct ledgermq_error error;
     if (ledgermq_send_to(producer, message, queue, &result, &error) != LEDGERMQ_OK)
         return admin_fail(admin, "%s", error.message);
     printf("%-32s  %-4s  %-20s    %s\n", "#Broker Name", "#QID", "#Send Result", "#MsgId");
-    printf("%-32s  %-4d  %-20s    %s\n", result.queue.broker_name, result.queue.queue_id, ledgermq_send_status_text(result.status),
-           result.message_id);
+    printf("%-32s  %-4d  %-20s    %s\n", result.queue.broker_name, result.queue.queue_id,
+           ledgermq_send_status_text(result.status), result.message_id);
     return ADMIN_OK;
 }
 
-static int send_many(struct admin *admin, struct ledgermq_producer *producer, struct ledgermq_message *message, const struct ledgermq_queue *queue,
-                     int64_t count, const char *pattern)
+static int send_many(struct admin *admin, struct ledgermq_producer *producer, struct ledgermq_message *message,
+                     const struct ledgermq_queue *queue, int64_t count, const char *pattern)
 {
     struct sending sending = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
     struct ledgermq_error error = {0};
@@ -107,14 +108,15 @@ static int send_many(struct admin *admin, struct ledgermq_producer *producer, st
     pthread_mutex_unlock(&sending.lock);
     clock_gettime(CLOCK_MONOTONIC, &end);
     double seconds = (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) / 1e9;
-    printf("sent %lld of %lld messages to %s in %.2f s (%.0f/s):", (long long)sending.good, (long long)count, message->topic, seconds,
-           (double)sending.good / (seconds > 0 ? seconds : 1));
+    printf("sent %lld of %lld messages to %s in %.2f s (%.0f/s):", (long long)sending.good, (long long)count,
+           message->topic, seconds, (double)sending.good / (seconds > 0 ? seconds : 1));
     for (int i = 0; i < 4; i++)
         if (sending.by_status[i] > 0)
             printf(" %s %lld", ledgermq_send_status_text(i), (long long)sending.by_status[i]);
     printf("\n");
     if (sending.bad > 0)
-        status = admin_fail(admin, "%lld were not sent; the first: %s", (long long)sending.bad, sending.first_error.message);
+        status = admin_fail(admin, "%lld were not sent; the first: %s", (long long)sending.bad,
+                            sending.first_error.message);
     return status;
 }
 
@@ -124,11 +126,14 @@ static int send_message(struct admin *admin)
     struct ledgermq_producer *producer;
     struct ledgermq_error error;
     struct ledgermq_queue queue = {.queue_id = 0};
-    struct ledgermq_message message = {.topic = admin_text(admin, "topic"), .tags = admin_text(admin, "tags"), .keys = admin_text(admin, "keys")};
+    struct ledgermq_message message = {
+        .topic = admin_text(admin, "topic"), .tags = admin_text(admin, "tags"), .keys = admin_text(admin, "keys")};
     int64_t count, queue_id, delay, timeout;
     const char *broker = admin_text(admin, "broker"), *pattern = admin_text(admin, "body");
-    if (!admin_number(admin, "count", 1, 1, INT64_MAX, &count) || !admin_number(admin, "qid", 0, 0, INT32_MAX, &queue_id) ||
-        !admin_number(admin, "delayLevel", 0, 0, 1000, &delay) || !admin_number(admin, "sendTimeout", 3000, 1, 600000, &timeout))
+    if (!admin_number(admin, "count", 1, 1, INT64_MAX, &count) ||
+        !admin_number(admin, "qid", 0, 0, INT32_MAX, &queue_id) ||
+        !admin_number(admin, "delayLevel", 0, 0, 1000, &delay) ||
+        !admin_number(admin, "sendTimeout", 3000, 1, 600000, &timeout))
         return ADMIN_USAGE;
     if (admin_has(admin, "qid") && broker == NULL)
         return admin_usage(admin, "-i needs -b: a queue belongs to a broker");
@@ -185,13 +190,16 @@ static void print_property_map(const struct ledgermq_stored_message *message)
 /* One line, as Java's MessageExt prints itself; the body only once, at the end. */
 static void print_message_line(const struct ledgermq_stored_message *message, bool body)
 {
-    printf("MSGID: %s MessageExt [brokerName=%s, queueId=%d, storeSize=%u, queueOffset=%lld, sysFlag=%d, bornTimestamp=%lld, bornHost=/%s, "
-           "storeTimestamp=%lld, storeHost=/%s, msgId=%s, commitLogOffset=%lld, bodyCRC=%u, reconsumeTimes=%d, preparedTransactionOffset=%lld, "
+    printf("MSGID: %s MessageExt [brokerName=%s, queueId=%d, storeSize=%u, queueOffset=%lld, sysFlag=%d, "
+           "bornTimestamp=%lld, bornHost=/%s, "
+           "storeTimestamp=%lld, storeHost=/%s, msgId=%s, commitLogOffset=%lld, bodyCRC=%u, reconsumeTimes=%d, "
+           "preparedTransactionOffset=%lld, "
            "toString()=Message{topic='%s', flag=%d, properties=",
-           message->message_id, message->broker_name != NULL ? message->broker_name : "null", message->queue_id, message->store_size,
-           (long long)message->queue_offset, message->sys_flag, (long long)message->born_timestamp_ms, message->born_host,
-           (long long)message->store_timestamp_ms, message->store_host, message->offset_message_id, (long long)message->physical_offset,
-           message->body_crc, message->reconsume_times, (long long)message->prepared_transaction_offset, message->topic, message->flag);
+           message->message_id, message->broker_name != NULL ? message->broker_name : "null", message->queue_id,
+           message->store_size, (long long)message->queue_offset, message->sys_flag,
+           (long long)message->born_timestamp_ms, message->born_host, (long long)message->store_timestamp_ms,
+           message->store_host, message->offset_message_id, (long long)message->physical_offset, message->body_crc,
+           message->reconsume_times, (long long)message->prepared_transaction_offset, message->topic, message->flag);
     print_property_map(message);
     printf(", body=[%zu bytes], transactionId='null'}] BODY: ", message->body_size);
     if (body)
@@ -252,7 +260,8 @@ struct reading {
 };
 
 /* Start and end offset of one queue. end is -1 when it is to be read to whatever end it has. */
-static bool queue_range(struct admin *admin, struct reading *reading, const struct ledgermq_queue *queue, int64_t *start, int64_t *end)
+static bool queue_range(struct admin *admin, struct reading *reading, const struct ledgermq_queue *queue,
+                        int64_t *start, int64_t *end)
 {
     struct ledgermq_error error;
     int64_t given;
@@ -276,7 +285,8 @@ static bool queue_range(struct admin *admin, struct reading *reading, const stru
 }
 
 /* Reads one queue from *offset on until its end, or the number of messages wanted. */
-static int read_queue(struct admin *admin, struct reading *reading, const struct ledgermq_queue *queue, int64_t *offset, int64_t end, int hold_ms)
+static int read_queue(struct admin *admin, struct reading *reading, const struct ledgermq_queue *queue,
+                      int64_t *offset, int64_t end, int hold_ms)
 {
     while (reading->left > 0 && (end < 0 || *offset < end)) {
         struct ledgermq_pull_result *result;
@@ -284,7 +294,8 @@ static int read_queue(struct admin *admin, struct reading *reading, const struct
         int64_t wanted = reading->left < PULL_MESSAGES ? reading->left : PULL_MESSAGES;
         if (end >= 0 && end - *offset < wanted)
             wanted = end - *offset;
-        if (ledgermq_pull(reading->consumer, queue, reading->expression, *offset, (int)wanted, hold_ms, &result, &error) != LEDGERMQ_OK)
+        if (ledgermq_pull(reading->consumer, queue, reading->expression, *offset, (int)wanted, hold_ms, &result,
+                          &error) != LEDGERMQ_OK)
             return admin_fail(admin, "queue %d of %s: %s", queue->queue_id, queue->broker_name, error.message);
         if (result->status == LEDGERMQ_FOUND && !reading->quiet)
             printf("Consume ok\n");
@@ -297,8 +308,9 @@ static int read_queue(struct admin *admin, struct reading *reading, const struct
         bool at_end = result->status == LEDGERMQ_NO_NEW_MESSAGE || result->status == LEDGERMQ_OFFSET_ILLEGAL;
         *offset = result->next_offset;
         if (at_end && !reading->follow && !reading->quiet)
-            printf("MessageQueue [topic=%s, brokerName=%s, queueId=%d] print msg finished. status=%s, offset=%lld\n", queue->topic,
-                   queue->broker_name, queue->queue_id, ledgermq_pull_status_text(result->status), (long long)result->next_offset);
+            printf("MessageQueue [topic=%s, brokerName=%s, queueId=%d] print msg finished. status=%s, offset=%lld\n",
+                   queue->topic, queue->broker_name, queue->queue_id, ledgermq_pull_status_text(result->status),
+                   (long long)result->next_offset);
         ledgermq_pull_result_free(result);
         if (at_end)
             break;
@@ -306,7 +318,8 @@ static int read_queue(struct admin *admin, struct reading *reading, const struct
     return ADMIN_OK;
 }
 
-static int read_queues(struct admin *admin, struct reading *reading, const struct ledgermq_queue *queues, size_t count)
+static int read_queues(struct admin *admin, struct reading *reading, const struct ledgermq_queue *queues,
+                       size_t count)
 {
     int64_t *offsets = calloc(count + 1, sizeof *offsets), *ends = calloc(count + 1, sizeof *ends);
     int status = ADMIN_FAILED;
@@ -337,7 +350,8 @@ static size_t wanted_queues(struct ledgermq_queue *queues, size_t count, const c
 {
     size_t kept = 0;
     for (size_t i = 0; i < count; i++)
-        if ((broker == NULL || strcmp(queues[i].broker_name, broker) == 0) && (queue_id < 0 || queues[i].queue_id == queue_id))
+        if ((broker == NULL || strcmp(queues[i].broker_name, broker) == 0) &&
+            (queue_id < 0 || queues[i].queue_id == queue_id))
             queues[kept++] = queues[i];
     return kept;
 }
@@ -345,13 +359,17 @@ static size_t wanted_queues(struct ledgermq_queue *queues, size_t count, const c
 static int consume_message(struct admin *admin)
 {
     const char *topic = admin_text(admin, "topic"), *broker = admin_text(admin, "brokerName");
-    struct reading reading = {.expression = admin_text(admin, "subExpression"), .quiet = admin_has(admin, "quiet"), .follow = admin_has(admin, "follow")};
+    struct reading reading = {.expression = admin_text(admin, "subExpression"),
+                              .quiet = admin_has(admin, "quiet"),
+                              .follow = admin_has(admin, "follow")};
     struct ledgermq_queue *queues = NULL;
     struct ledgermq_error error;
     int64_t queue_id, left;
     size_t count;
-    if (!admin_number(admin, "queueId", -1, 0, INT32_MAX, &queue_id) || !admin_number(admin, "MessageNumber", INT64_MAX, 1, INT64_MAX, &left) ||
-        !time_option(admin, "beginTimestamp", &reading.begin_ms) || !time_option(admin, "endTimestamp", &reading.end_ms))
+    if (!admin_number(admin, "queueId", -1, 0, INT32_MAX, &queue_id) ||
+        !admin_number(admin, "MessageNumber", INT64_MAX, 1, INT64_MAX, &left) ||
+        !time_option(admin, "beginTimestamp", &reading.begin_ms) ||
+        !time_option(admin, "endTimestamp", &reading.end_ms))
         return ADMIN_USAGE;
     if (admin_has(admin, "offset") && (broker == NULL || queue_id < 0))
         return admin_usage(admin, "-o needs -b and -i: offsets are counted per queue");
@@ -368,7 +386,8 @@ static int consume_message(struct admin *admin)
     }
     count = wanted_queues(queues, count, broker, queue_id);
     if (count == 0) {
-        admin_fail(admin, "topic %s has no such queue that can be read: see mqadmin topicRoute -t %s -l", topic, topic);
+        admin_fail(admin, "topic %s has no such queue that can be read: see mqadmin topicRoute -t %s -l", topic,
+                   topic);
         goto free_queues;
     }
     if (admin_has(admin, "MessageNumber") && !reading.quiet)
@@ -428,12 +447,13 @@ static int query_msg_by_key(struct admin *admin)
         return ADMIN_USAGE;
     if (!admin_connect(admin))
         return ADMIN_FAILED;
-    if (ledgermq_query_messages(admin->client, admin_text(admin, "topic"), admin_text(admin, "msgKey"), false, (int)max, begin, end, &result,
-                                &error) != LEDGERMQ_OK)
+    if (ledgermq_query_messages(admin->client, admin_text(admin, "topic"), admin_text(admin, "msgKey"), false,
+                                (int)max, begin, end, &result, &error) != LEDGERMQ_OK)
         return not_found(admin, &error);
     printf("%-50s %4s %40s\n", "#Message ID", "#QID", "#Offset");
     for (size_t i = 0; i < result->count; i++)
-        printf("%-50s %4d %40lld\n", result->messages[i].message_id, result->messages[i].queue_id, (long long)result->messages[i].queue_offset);
+        printf("%-50s %4d %40lld\n", result->messages[i].message_id, result->messages[i].queue_id,
+               (long long)result->messages[i].queue_offset);
     ledgermq_pull_result_free(result);
     return ADMIN_OK;
 }
@@ -447,7 +467,8 @@ static int query_msg_by_unique_key(struct admin *admin)
         return ADMIN_FAILED;
     int64_t made = message_client_id_time_ms(id, client_clock_ms());
     int64_t begin = made > CLOCK_SKEW_MS ? made - CLOCK_SKEW_MS : 0;
-    if (ledgermq_query_messages(admin->client, admin_text(admin, "topic"), id, true, 32, begin, 0, &result, &error) != LEDGERMQ_OK)
+    if (ledgermq_query_messages(admin->client, admin_text(admin, "topic"), id, true, 32, begin, 0, &result, &error) !=
+        LEDGERMQ_OK)
         return not_found(admin, &error);
     return print_result(result, admin_has(admin, "showAll"), false);
 }
@@ -459,7 +480,8 @@ static int query_msg_by_offset(struct admin *admin)
     struct ledgermq_error error;
     struct ledgermq_queue queue = {.queue_id = 0};
     int64_t queue_id, offset;
-    if (!admin_number(admin, "queueId", 0, 0, INT32_MAX, &queue_id) || !admin_number(admin, "offset", 0, 0, INT64_MAX, &offset))
+    if (!admin_number(admin, "queueId", 0, 0, INT32_MAX, &queue_id) ||
+        !admin_number(admin, "offset", 0, 0, INT64_MAX, &offset))
         return ADMIN_USAGE;
     if (!admin_connect(admin))
         return ADMIN_FAILED;
@@ -472,8 +494,8 @@ static int query_msg_by_offset(struct admin *admin)
     if (ledgermq_pull(consumer, &queue, "*", offset, 1, 0, &result, &error) != LEDGERMQ_OK) {
         status = not_found(admin, &error);
     } else if (result->count == 0) {
-        status = admin_fail(admin, "no message at offset %lld: the queue holds %lld to %lld", (long long)offset, (long long)result->min_offset,
-                            (long long)result->max_offset - 1);
+        status = admin_fail(admin, "no message at offset %lld: the queue holds %lld to %lld", (long long)offset,
+                            (long long)result->min_offset, (long long)result->max_offset - 1);
         ledgermq_pull_result_free(result);
     } else {
         status = print_result(result, false, true);
@@ -506,7 +528,8 @@ static const struct admin_option send_message_options[] = {
     {'b', "broker", "NAME", false, "to this broker (its name)"},
     {'i', "qid", "ID", false, "to this queue of it"},
     {'g', "group", "GROUP", false, "producer group: CLIENT_INNER_PRODUCER"},
-    {0, "delayLevel", "LEVEL", false, "deliver later: 1 to 18 are 1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"},
+    {0, "delayLevel", "LEVEL", false,
+     "deliver later: 1 to 18 are 1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"},
     {0, "sendTimeout", "MS", false, "for each message, over all tries: 3000"},
     {0, NULL, NULL, false, NULL},
 };
@@ -557,11 +580,12 @@ static const struct admin_option decode_options[] = {
 
 const struct admin_command message_commands[] = {
     {"sendMessage", "Send one message, or many", send_message_options, send_message, NULL},
-    {"consumeMessage", "Read messages from the beginning to the end, without moving any group's offsets", consume_message_options, consume_message,
-     NULL},
+    {"consumeMessage", "Read messages from the beginning to the end, without moving any group's offsets",
+     consume_message_options, consume_message, NULL},
     {"queryMsgById", "Show a message by its offset id", by_id_options, query_msg_by_id, NULL},
     {"queryMsgByKey", "Find messages by key", by_key_options, query_msg_by_key, NULL},
-    {"queryMsgByUniqueKey", "Show a message by the id its producer made", by_unique_key_options, query_msg_by_unique_key, NULL},
+    {"queryMsgByUniqueKey", "Show a message by the id its producer made", by_unique_key_options,
+     query_msg_by_unique_key, NULL},
     {"queryMsgByOffset", "Show a message by its place in a queue", by_offset_options, query_msg_by_offset, NULL},
     {"DecodeMessageId", "Take a message id apart", decode_options, decode_message_id, NULL},
     {NULL, NULL, NULL, NULL, NULL},

@@ -9,8 +9,10 @@
 
 static int kv_config(struct admin *admin, int32_t code, const char *done)
 {
-    const struct remoting_field fields[] = {
-        {"namespace", admin_text(admin, "namespace")}, {"key", admin_text(admin, "key")}, {"value", admin_text(admin, "value")}, {NULL, NULL}};
+    const struct remoting_field fields[] = {{"namespace", admin_text(admin, "namespace")},
+                                            {"key", admin_text(admin, "key")},
+                                            {"value", admin_text(admin, "value")},
+                                            {NULL, NULL}};
     if (!admin_each_name_server(admin, code, fields, NO_BODY, NULL))
         return ADMIN_FAILED;
     printf("%s\n", done);
@@ -68,7 +70,8 @@ static void print_config(const char *address, const struct remoting_command *ans
 
 static int get_namesrv_config(struct admin *admin)
 {
-    return admin_each_name_server(admin, REQUEST_GET_NAMESRV_CONFIG, NULL, NO_BODY, print_config) ? ADMIN_OK : ADMIN_FAILED;
+    return admin_each_name_server(admin, REQUEST_GET_NAMESRV_CONFIG, NULL, NO_BODY, print_config) ? ADMIN_OK
+                                                                                                  : ADMIN_FAILED;
 }
 
 static int update_namesrv_config(struct admin *admin)
@@ -109,10 +112,12 @@ static const struct admin_option config_options[] = {
 
 const struct admin_command namesrv_commands[] = {
     {"updateKvConfig", "Set a key of a name server's configuration store", update_kv_options, update_kv_config, NULL},
-    {"deleteKvConfig", "Remove a key of a name server's configuration store", delete_kv_options, delete_kv_config, NULL},
+    {"deleteKvConfig", "Remove a key of a name server's configuration store", delete_kv_options, delete_kv_config,
+     NULL},
     {"wipeWritePerm", "Take away write permission of a broker's topics", broker_name_options, wipe_write_perm, NULL},
     {"addWritePerm", "Give back write permission of a broker's topics", broker_name_options, add_write_perm, NULL},
     {"getNamesrvConfig", "Show the name servers' configuration", no_options, get_namesrv_config, NULL},
-    {"updateNamesrvConfig", "Change one key of the name servers' configuration", config_options, update_namesrv_config, NULL},
+    {"updateNamesrvConfig", "Change one key of the name servers' configuration", config_options,
+     update_namesrv_config, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

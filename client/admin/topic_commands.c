@@ -1,4 +1,5 @@
-/* Topics: make, change, delete, list, where they are and how far they go (org.apache.rocketmq.tools.command.topic). */
+/* Topics: make, change, delete, list, where they are and how far they go (org.apache.rocketmq.tools.command.topic).
+ */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -31,12 +32,14 @@ static bool fetch_route(struct admin *admin, const char *topic, struct topic_rou
 
 static const char *perm_text(int64_t perm, char out[4])
 {
-    snprintf(out, 4, "%c%c%c", perm & PERM_READ ? 'R' : '-', perm & PERM_WRITE ? 'W' : '-', perm & PERM_INHERIT ? 'X' : '-');
+    snprintf(out, 4, "%c%c%c", perm & PERM_READ ? 'R' : '-', perm & PERM_WRITE ? 'W' : '-',
+             perm & PERM_INHERIT ? 'X' : '-');
     return out;
 }
 
 /* Request 17 to one broker; prints nothing on success. */
-static bool create_topic(struct admin *admin, const char *address, const char *topic, int64_t read, int64_t write, int64_t perm, int64_t sys_flag)
+static bool create_topic(struct admin *admin, const char *address, const char *topic, int64_t read, int64_t write,
+                         int64_t perm, int64_t sys_flag)
 {
     char read_text[16], write_text[16], perm_number[16], flag_text[16];
     struct remoting_response response;
@@ -44,9 +47,15 @@ static bool create_topic(struct admin *admin, const char *address, const char *t
     snprintf(write_text, sizeof write_text, "%d", (int)write);
     snprintf(perm_number, sizeof perm_number, "%d", (int)perm);
     snprintf(flag_text, sizeof flag_text, "%d", (int)sys_flag);
-    const struct remoting_field fields[] = {
-        {"topic", topic}, {"defaultTopic", TOPIC_AUTO_CREATE}, {"readQueueNums", read_text}, {"writeQueueNums", write_text},
-        {"perm", perm_number}, {"topicFilterType", "SINGLE_TAG"}, {"topicSysFlag", flag_text}, {"order", "false"}, {NULL, NULL}};
+    const struct remoting_field fields[] = {{"topic", topic},
+                                            {"defaultTopic", TOPIC_AUTO_CREATE},
+                                            {"readQueueNums", read_text},
+                                            {"writeQueueNums", write_text},
+                                            {"perm", perm_number},
+                                            {"topicFilterType", "SINGLE_TAG"},
+                                            {"topicSysFlag", flag_text},
+                                            {"order", "false"},
+                                            {NULL, NULL}};
     if (!admin_call(admin, address, REQUEST_UPDATE_AND_CREATE_TOPIC, fields, NO_BODY, &response))
         return false;
     remoting_response_close(&response);
@@ -55,7 +64,8 @@ static bool create_topic(struct admin *admin, const char *address, const char *t
 
 static bool put_order_conf(struct admin *admin, const char *topic, const char *conf)
 {
-    const struct remoting_field fields[] = {{"namespace", "ORDER_TOPIC_CONFIG"}, {"key", topic}, {"value", conf}, {NULL, NULL}};
+    const struct remoting_field fields[] = {
+        {"namespace", "ORDER_TOPIC_CONFIG"}, {"key", topic}, {"value", conf}, {NULL, NULL}};
     return admin_each_name_server(admin, REQUEST_PUT_KV_CONFIG, fields, NO_BODY, NULL);
 }
 
@@ -68,9 +78,11 @@ static int update_topic(struct admin *admin)
     char perm_letters[4];
     int status;
     struct error error = {0};
-    if (!admin_number(admin, "readQueueNums", 8, 1, QUEUES_MAX, &read) || !admin_number(admin, "writeQueueNums", 8, 1, QUEUES_MAX, &write) ||
-        !admin_number(admin, "perm", PERM_READ | PERM_WRITE, 0, 7, &perm) || !admin_bool(admin, "order", false, &order) ||
-        !admin_bool(admin, "unit", false, &unit) || !admin_bool(admin, "hasUnitSub", false, &has_unit_sub))
+    if (!admin_number(admin, "readQueueNums", 8, 1, QUEUES_MAX, &read) ||
+        !admin_number(admin, "writeQueueNums", 8, 1, QUEUES_MAX, &write) ||
+        !admin_number(admin, "perm", PERM_READ | PERM_WRITE, 0, 7, &perm) ||
+        !admin_bool(admin, "order", false, &order) || !admin_bool(admin, "unit", false, &unit) ||
+        !admin_bool(admin, "hasUnitSub", false, &has_unit_sub))
         return ADMIN_USAGE;
     if (topic_validate(slice_of_text(topic), &error) != 0)
         return admin_usage(admin, "topic '%.140s': %s", topic, error.message);
@@ -98,7 +110,8 @@ static int update_topic(struct admin *admin)
             status = ADMIN_FAILED;
     }
     if (status == ADMIN_OK)
-        printf("TopicConfig [topicName=%s, readQueueNums=%d, writeQueueNums=%d, perm=%s, topicFilterType=SINGLE_TAG, topicSysFlag=%d, "
+        printf("TopicConfig [topicName=%s, readQueueNums=%d, writeQueueNums=%d, perm=%s, topicFilterType=SINGLE_TAG, "
+               "topicSysFlag=%d, "
                "order=%s]\n",
                topic, (int)read, (int)write, perm_text(perm, perm_letters), (int)sys_flag, order ? "true" : "false");
     buffer_close(&conf);
@@ -127,25 +140,31 @@ static int update_topic_perm(struct admin *admin)
         /* The settings that stay are those that the route shows for the broker of this address. */
         const struct queue_data *queue = NULL;
         for (size_t b = 0; b < route.broker_count; b++)
-            for (size_t q = 0; q < route.queue_count && slice_equal_text(broker_data_address(&route.brokers[b], 0), targets.all[i].address); q++)
+            for (size_t q = 0; q < route.queue_count &&
+                               slice_equal_text(broker_data_address(&route.brokers[b], 0), targets.all[i].address);
+                 q++)
                 if (slice_equal(route.queues[q].broker_name, route.brokers[b].broker_name))
                     queue = &route.queues[q];
         if (queue == NULL) {
-            status = admin_fail(admin, "%s does not lead a broker that has topic %s: see mqadmin topicRoute", targets.all[i].address, topic);
+            status = admin_fail(admin, "%s does not lead a broker that has topic %s: see mqadmin topicRoute",
+                                targets.all[i].address, topic);
             continue;
         }
         if (queue->perm == perm) {
             printf("new perm equals to the old one!\n");
             continue;
         }
-        if (!create_topic(admin, targets.all[i].address, topic, queue->read_queue_nums, queue->write_queue_nums, perm, queue->topic_sys_flag)) {
+        if (!create_topic(admin, targets.all[i].address, topic, queue->read_queue_nums, queue->write_queue_nums, perm,
+                          queue->topic_sys_flag)) {
             status = ADMIN_FAILED;
             continue;
         }
         printf("update topic perm from %d to %d in %s success.\n", queue->perm, (int)perm, targets.all[i].address);
-        printf("TopicConfig [topicName=%s, readQueueNums=%d, writeQueueNums=%d, perm=%s, topicFilterType=SINGLE_TAG, topicSysFlag=%d, "
+        printf("TopicConfig [topicName=%s, readQueueNums=%d, writeQueueNums=%d, perm=%s, topicFilterType=SINGLE_TAG, "
+               "topicSysFlag=%d, "
                "order=false].\n",
-               topic, queue->read_queue_nums, queue->write_queue_nums, perm_text(perm, letters), queue->topic_sys_flag);
+               topic, queue->read_queue_nums, queue->write_queue_nums, perm_text(perm, letters),
+               queue->topic_sys_flag);
     }
     admin_targets_free(&targets);
 close_route:
@@ -179,12 +198,14 @@ static int delete_topic(struct admin *admin)
     return ADMIN_OK;
 }
 
-static bool topic_in_cluster(struct admin *admin, const char *topic, const char *cluster, struct topic_route_data *route)
+static bool topic_in_cluster(struct admin *admin, const char *topic, const char *cluster,
+                             struct topic_route_data *route)
 {
     struct error error = {0};
     struct remoting_response response;
     const struct remoting_field fields[] = {{"topic", topic}, {NULL, NULL}};
-    if (admin_try(admin, admin->name_servers[0], REQUEST_GET_ROUTEINFO_BY_TOPIC, fields, NO_BODY, &response, &error) != 0)
+    if (admin_try(admin, admin->name_servers[0], REQUEST_GET_ROUTEINFO_BY_TOPIC, fields, NO_BODY, &response,
+                  &error) != 0)
         return false;
     int rv = topic_route_data_decode(route, response.command.body, &error);
     remoting_response_close(&response);
@@ -198,7 +219,8 @@ static bool topic_in_cluster(struct admin *admin, const char *topic, const char 
 }
 
 /* One line per consumer group of the topic; one without, when there is none. */
-static void print_topic_groups(struct admin *admin, const char *cluster, const char *topic, const struct topic_route_data *route)
+static void print_topic_groups(struct admin *admin, const char *cluster, const char *topic,
+                               const struct topic_route_data *route)
 {
     const struct remoting_field fields[] = {{"topic", topic}, {NULL, NULL}};
     bool printed = false;
@@ -275,9 +297,10 @@ static void print_route_json(const struct topic_route_data *route)
         const struct broker_data *broker = &route->brokers[i];
         printf("%s\n\t\t{\n\t\t\t\"brokerAddrs\":{", i > 0 ? "," : "");
         for (size_t k = 0; k < broker->address_count; k++)
-            printf("%s\"%lld\":\"%.*s\"", k > 0 ? "," : "", (long long)broker->addresses[k].id, ADMIN_SLICE(broker->addresses[k].address));
-        printf("},\n\t\t\t\"brokerName\":\"%.*s\",\n\t\t\t\"cluster\":\"%.*s\"\n\t\t}", ADMIN_SLICE(broker->broker_name),
-               ADMIN_SLICE(broker->cluster));
+            printf("%s\"%lld\":\"%.*s\"", k > 0 ? "," : "", (long long)broker->addresses[k].id,
+                   ADMIN_SLICE(broker->addresses[k].address));
+        printf("},\n\t\t\t\"brokerName\":\"%.*s\",\n\t\t\t\"cluster\":\"%.*s\"\n\t\t}",
+               ADMIN_SLICE(broker->broker_name), ADMIN_SLICE(broker->cluster));
     }
     printf("\n\t],\n\t\"filterServerTable\":{},\n");
     if (route->order_topic_conf.size > 0)
@@ -285,10 +308,11 @@ static void print_route_json(const struct topic_route_data *route)
     printf("\t\"queueDatas\":[");
     for (size_t i = 0; i < route->queue_count; i++) {
         const struct queue_data *queue = &route->queues[i];
-        printf("%s\n\t\t{\n\t\t\t\"brokerName\":\"%.*s\",\n\t\t\t\"perm\":%d,\n\t\t\t\"readQueueNums\":%d,\n\t\t\t\"topicSysFlag\":%d,\n"
+        printf("%s\n\t\t{\n\t\t\t\"brokerName\":\"%.*s\",\n\t\t\t\"perm\":%d,\n\t\t\t\"readQueueNums\":%d,"
+               "\n\t\t\t\"topicSysFlag\":%d,\n"
                "\t\t\t\"writeQueueNums\":%d\n\t\t}",
-               i > 0 ? "," : "", ADMIN_SLICE(queue->broker_name), queue->perm, queue->read_queue_nums, queue->topic_sys_flag,
-               queue->write_queue_nums);
+               i > 0 ? "," : "", ADMIN_SLICE(queue->broker_name), queue->perm, queue->read_queue_nums,
+               queue->topic_sys_flag, queue->write_queue_nums);
     }
     printf("\n\t]\n}\n");
 }
@@ -296,7 +320,8 @@ static void print_route_json(const struct topic_route_data *route)
 static void print_route_list(const struct topic_route_data *route)
 {
     int read = 0, write = 0;
-    printf("%-45s %-32s %-50s %-10s %-11s %-5s\n", "#ClusterName", "#BrokerName", "#BrokerAddrs", "#ReadQueue", "#WriteQueue", "#Perm");
+    printf("%-45s %-32s %-50s %-10s %-11s %-5s\n", "#ClusterName", "#BrokerName", "#BrokerAddrs", "#ReadQueue",
+           "#WriteQueue", "#Perm");
     for (size_t i = 0; i < route->queue_count; i++) {
         const struct queue_data *queue = &route->queues[i];
         char addresses[1024] = "{";
@@ -308,12 +333,13 @@ static void print_route_list(const struct topic_route_data *route)
                 continue;
             cluster = broker->cluster;
             for (size_t k = 0; k < broker->address_count && used < sizeof addresses - 320; k++)
-                used += (size_t)snprintf(addresses + used, sizeof addresses - used, "%s%lld=%.*s", k > 0 ? ", " : "",
-                                         (long long)broker->addresses[k].id, ADMIN_SLICE(broker->addresses[k].address));
+                used +=
+                    (size_t)snprintf(addresses + used, sizeof addresses - used, "%s%lld=%.*s", k > 0 ? ", " : "",
+                                     (long long)broker->addresses[k].id, ADMIN_SLICE(broker->addresses[k].address));
         }
         snprintf(addresses + used, sizeof addresses - used, "}");
-        printf("%-45.*s %-32.*s %-50s %-10d %-11d %-5d\n", ADMIN_SLICE(cluster), ADMIN_SLICE(queue->broker_name), addresses,
-               queue->read_queue_nums, queue->write_queue_nums, queue->perm);
+        printf("%-45.*s %-32.*s %-50s %-10d %-11d %-5d\n", ADMIN_SLICE(cluster), ADMIN_SLICE(queue->broker_name),
+               addresses, queue->read_queue_nums, queue->write_queue_nums, queue->perm);
         read += queue->read_queue_nums;
         write += queue->write_queue_nums;
     }
@@ -350,7 +376,8 @@ static int topic_status(struct admin *admin)
     size_t rows = 0;
     if (!fetch_route(admin, topic, &route))
         return ADMIN_FAILED;
-    printf("%-32s  %-4s  %-20s  %-20s    %s\n", "#Broker Name", "#QID", "#Min Offset", "#Max Offset", "#Last Updated");
+    printf("%-32s  %-4s  %-20s  %-20s    %s\n", "#Broker Name", "#QID", "#Min Offset", "#Max Offset",
+           "#Last Updated");
     for (size_t i = 0; i < route.broker_count; i++) {
         struct slice leader = broker_data_address(&route.brokers[i], 0);
         char address[REMOTING_ADDRESS_MAX], time[32];
@@ -374,8 +401,8 @@ static int topic_status(struct admin *admin)
             qsort(table.offsets, table.offset_count, sizeof *table.offsets, compare_offsets);
         for (size_t k = 0; k < table.offset_count; k++) {
             const struct topic_offset *row = &table.offsets[k];
-            printf("%-32.*s  %-4d  %-20lld  %-20lld    %s\n", ADMIN_SLICE(row->queue.broker_name), row->queue.queue_id,
-                   (long long)row->min_offset, (long long)row->max_offset,
+            printf("%-32.*s  %-4d  %-20lld  %-20lld    %s\n", ADMIN_SLICE(row->queue.broker_name),
+                   row->queue.queue_id, (long long)row->min_offset, (long long)row->max_offset,
                    row->last_update_timestamp_ms > 0 ? admin_time(row->last_update_timestamp_ms, time) : "");
         }
         rows += table.offset_count;
@@ -405,13 +432,15 @@ static int topic_cluster_list(struct admin *admin)
 
 static int update_order_conf(struct admin *admin)
 {
-    const char *topic = admin_text(admin, "topic"), *method = admin_text(admin, "method"), *conf = admin_text(admin, "orderConf");
+    const char *topic = admin_text(admin, "topic"), *method = admin_text(admin, "method"),
+               *conf = admin_text(admin, "orderConf");
     const struct remoting_field fields[] = {{"namespace", "ORDER_TOPIC_CONFIG"}, {"key", topic}, {NULL, NULL}};
     struct remoting_response response;
     if (strcmp(method, "get") == 0) {
         if (!admin_name_server_call(admin, REQUEST_GET_KV_CONFIG, fields, NO_BODY, &response))
             return ADMIN_FAILED;
-        printf("get orderConf success. topic=[%s], orderConf=[%.*s]\n", topic, ADMIN_SLICE(remoting_ext(&response.command, "value")));
+        printf("get orderConf success. topic=[%s], orderConf=[%.*s]\n", topic,
+               ADMIN_SLICE(remoting_ext(&response.command, "value")));
         remoting_response_close(&response);
         return ADMIN_OK;
     }
@@ -484,6 +513,7 @@ const struct admin_command topic_commands[] = {
     {"topicRoute", "Show the brokers and queues of a topic", topic_route_options, topic_route, NULL},
     {"topicStatus", "Show the offsets of a topic's queues", topic_options, topic_status, NULL},
     {"topicClusterList", "Show the clusters that have a topic", topic_options, topic_cluster_list, NULL},
-    {"updateOrderConf", "Get, put or delete a topic's order configuration", order_conf_options, update_order_conf, NULL},
+    {"updateOrderConf", "Get, put or delete a topic's order configuration", order_conf_options, update_order_conf,
+     NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

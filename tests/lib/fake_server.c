@@ -119,7 +119,8 @@ static void *server_main(void *argument)
 
 void fake_server_start(struct fake_server *server, int port, fake_script script, void *context)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof address;
     int one = 1;
     *server = (struct fake_server){.script = script, .context = context};
@@ -156,7 +157,8 @@ int fake_server_free_port(void)
     return ntohs(address.sin_port);
 }
 
-void fake_answer(struct buffer *out, const struct remoting_command *request, int code, const char *remark, struct slice body)
+void fake_answer(struct buffer *out, const struct remoting_command *request, int code, const char *remark,
+                 struct slice body)
 {
     struct remoting_writer writer;
     remoting_writer_begin_response(&writer, out, request->serialize_type, code, request->opaque, remark);
@@ -175,21 +177,25 @@ void fake_answer_send(struct buffer *out, const struct remoting_command *request
     remoting_writer_end(&writer, 0);
 }
 
-void fake_answer_route(struct buffer *out, const struct remoting_command *request, const char *const *brokers, int queues, int perm)
+void fake_answer_route(struct buffer *out, const struct remoting_command *request, const char *const *brokers,
+                       int queues, int perm)
 {
     struct buffer body;
     buffer_init(&body, 0);
     buffer_append_text(&body, "{\"brokerDatas\":[");
     for (int i = 0; brokers[i] != NULL; i++) {
         const char *address = strchr(brokers[i], '=');
-        buffer_append_format(&body, "%s{\"brokerAddrs\":{\"%d\":\"%s\"},\"brokerName\":\"%.*s\",\"cluster\":\"c\"}", i > 0 ? "," : "",
-                             address[1] == '\0' ? 1 : 0, address[1] == '\0' ? "127.0.0.1:1" : address + 1, (int)(address - brokers[i]),
+        buffer_append_format(&body, "%s{\"brokerAddrs\":{\"%d\":\"%s\"},\"brokerName\":\"%.*s\",\"cluster\":\"c\"}",
+                             i > 0 ? "," : "", address[1] == '\0' ? 1 : 0,
+                             address[1] == '\0' ? "127.0.0.1:1" : address + 1, (int)(address - brokers[i]),
                              brokers[i]);
     }
     buffer_append_text(&body, "],\"filterServerTable\":{},\"queueDatas\":[");
     for (int i = 0; brokers[i] != NULL; i++)
-        buffer_append_format(&body, "%s{\"brokerName\":\"%.*s\",\"perm\":%d,\"readQueueNums\":%d,\"topicSysFlag\":0,\"writeQueueNums\":%d}",
-                             i > 0 ? "," : "", (int)(strchr(brokers[i], '=') - brokers[i]), brokers[i], perm, queues, queues);
+        buffer_append_format(
+            &body,
+            "%s{\"brokerName\":\"%.*s\",\"perm\":%d,\"readQueueNums\":%d,\"topicSysFlag\":0,\"writeQueueNums\":%d}",
+            i > 0 ? "," : "", (int)(strchr(brokers[i], '=') - brokers[i]), brokers[i], perm, queues, queues);
     buffer_append_text(&body, "]}");
     fake_answer(out, request, 0, NULL, buffer_slice(&body));
     buffer_close(&body);

@@ -1,4 +1,5 @@
-/* A server on loopback that speaks remoting frames and does what a test's script says: answers, silence, resets, rubbish. */
+/* A server on loopback that speaks remoting frames and does what a test's script says: answers, silence, resets,
+ * rubbish. */
 #ifndef LEDGERMQ_TESTS_LIB_FAKE_SERVER_H
 #define LEDGERMQ_TESTS_LIB_FAKE_SERVER_H
 
@@ -15,14 +16,15 @@ enum fake_reaction {
 
 struct fake_server;
 /* Runs on the server's thread, one request at a time. */
-typedef enum fake_reaction (*fake_script)(struct fake_server *server, struct remoting_command *request, struct buffer *out);
+typedef enum fake_reaction (*fake_script)(struct fake_server *server, struct remoting_command *request,
+                                          struct buffer *out);
 
 struct fake_server {
     char address[32]; /* 127.0.0.1:port */
     int port;
     fake_script script;
     void *context;
-    atomic_int requests;   /* all that came */
+    atomic_int requests; /* all that came */
     atomic_int last_code;
     atomic_int connections;
     /* the rest is the server's own */
@@ -39,10 +41,13 @@ void fake_server_stop(struct fake_server *server);
 int fake_server_free_port(void);
 
 /* For scripts. */
-void fake_answer(struct buffer *out, const struct remoting_command *request, int code, const char *remark, struct slice body);
+void fake_answer(struct buffer *out, const struct remoting_command *request, int code, const char *remark,
+                 struct slice body);
 /* Success header of a send; queueId and topic are taken from the request. */
 void fake_answer_send(struct buffer *out, const struct remoting_command *request, int code, int64_t queue_offset);
-/* Route of one topic over brokers "name=address" (a broker with an empty address has only a follower). Each has `queues` queues. */
-void fake_answer_route(struct buffer *out, const struct remoting_command *request, const char *const *brokers, int queues, int perm);
+/* Route of one topic over brokers "name=address" (a broker with an empty address has only a follower). Each has
+ * `queues` queues. */
+void fake_answer_route(struct buffer *out, const struct remoting_command *request, const char *const *brokers,
+                       int queues, int perm);
 
 #endif

@@ -91,29 +91,34 @@ static struct {
     bool silent_leader; /* the leader process runs but knows it does not lead */
 } world;
 
-static enum fake_reaction cluster_script(struct fake_server *server, struct remoting_command *request, struct buffer *out)
+static enum fake_reaction cluster_script(struct fake_server *server, struct remoting_command *request,
+                                         struct buffer *out)
 {
     char body[600];
     (void)server;
     ck_assert_int_eq(request->code, REQUEST_GET_BROKER_CLUSTER_INFO);
     /* The follower is not registered: only the leader's member rows name it. */
     snprintf(body, sizeof body,
-             "{\"brokerAddrTable\":{\"broker-a\":{\"brokerAddrs\":{0:\"%s\",3:\"%s\"},\"brokerName\":\"broker-a\",\"cluster\":\"C\"}},"
+             "{\"brokerAddrTable\":{\"broker-a\":{\"brokerAddrs\":{0:\"%s\",3:\"%s\"},\"brokerName\":\"broker-a\","
+             "\"cluster\":\"C\"}},"
              "\"clusterAddrTable\":{\"C\":[\"broker-a\"]}}",
              world.leader.address, world.dead);
     fake_answer(out, request, 0, NULL, slice_of_text(body));
     return FAKE_ANSWER;
 }
 
-static void add_member(struct buffer *body, const char *id, const char *role, int match, int lag, bool connected, const char *address)
+static void add_member(struct buffer *body, const char *id, const char *role, int match, int lag, bool connected,
+                       const char *address)
 {
     char name[32], value[160];
     snprintf(name, sizeof name, "raftMember_%s", id);
-    snprintf(value, sizeof value, "127.0.0.1:999,%s,%d,%d,%s,%s", role, match, lag, connected ? "true" : "false", address);
+    snprintf(value, sizeof value, "127.0.0.1:999,%s,%d,%d,%s,%s", role, match, lag, connected ? "true" : "false",
+             address);
     kv_table_add_text(body, name, value);
 }
 
-static enum fake_reaction raft_script(struct fake_server *server, struct remoting_command *request, struct buffer *out)
+static enum fake_reaction raft_script(struct fake_server *server, struct remoting_command *request,
+                                      struct buffer *out)
 {
     struct buffer body;
     bool leads = server == &world.leader && !world.silent_leader;
@@ -132,7 +137,8 @@ static enum fake_reaction raft_script(struct fake_server *server, struct remotin
     kv_table_add_i64(&body, "raftCommittedPosition", 123456);
     kv_table_add_i64(&body, "raftUpSince", 1700000000000);
     add_member(&body, "n0", "LEADER", leads ? 1000 : -1, leads ? 0 : -1, true, world.leader.address);
-    add_member(&body, "n1", "FOLLOWER", leads ? 998 : 1000, leads ? 2 : -1, world.follower_connected, world.follower.address);
+    add_member(&body, "n1", "FOLLOWER", leads ? 998 : 1000, leads ? 2 : -1, world.follower_connected,
+               world.follower.address);
     add_member(&body, "n2", "UNKNOWN", leads ? 400 : -1, leads ? 600 : -1, false, world.dead);
     kv_table_end(&body);
     fake_answer(out, request, 0, NULL, buffer_slice(&body));
@@ -220,8 +226,14 @@ END_TEST
 
 static struct bench_options options_of(int batch, int serialize_type)
 {
-    return (struct bench_options){.topic = "T", .group = "g", .queues = 3, .size = 100, .batch = batch, .serialize_type = serialize_type,
-                                  .window = 1, .connections = 1};
+    return (struct bench_options){.topic = "T",
+                                  .group = "g",
+                                  .queues = 3,
+                                  .size = 100,
+                                  .batch = batch,
+                                  .serialize_type = serialize_type,
+                                  .window = 1,
+                                  .connections = 1};
 }
 
 START_TEST(test_bench_frames)
@@ -288,12 +300,15 @@ START_TEST(test_bench_answers)
 {
     int32_t code = -1;
     uint32_t opaque = 0;
-    ck_assert(scan("{\"code\":0,\"extFields\":{\"queueId\":\"0\",\"msgId\":\"7F\"},\"flag\":1,\"language\":\"JAVA\",\"opaque\":1073741829,\"version\":409}", &code,
-                   &opaque));
+    ck_assert(scan("{\"code\":0,\"extFields\":{\"queueId\":\"0\",\"msgId\":\"7F\"},\"flag\":1,\"language\":\"JAVA\","
+                   "\"opaque\":1073741829,\"version\":409}",
+                   &code, &opaque));
     ck_assert_int_eq(code, 0);
     ck_assert_uint_eq(opaque, 5);
     /* Texts and inner members of the same names do not count. */
-    ck_assert(scan("{\"remark\":\"\\\"opaque\\\":1,\\\\\",\"extFields\":{\"code\":\"9\",\"opaque\":7},\"opaque\":1073741824,\"code\":14,\"flag\":1}", &code, &opaque));
+    ck_assert(scan("{\"remark\":\"\\\"opaque\\\":1,\\\\\",\"extFields\":{\"code\":\"9\",\"opaque\":7},\"opaque\":"
+                   "1073741824,\"code\":14,\"flag\":1}",
+                   &code, &opaque));
     ck_assert_int_eq(code, 14);
     ck_assert_uint_eq(opaque, 0);
     ck_assert(!scan("{\"code\":40,\"flag\":2,\"opaque\":3}", &code, &opaque)); /* a broker's request */

@@ -1,4 +1,5 @@
-/* The producer against servers that answer by a script: what is sent, what is tried again, and what a caller is told. */
+/* The producer against servers that answer by a script: what is sent, what is tried again, and what a caller is told.
+ */
 #include <check.h>
 #include <semaphore.h>
 #include <stdio.h>
@@ -17,14 +18,14 @@
 /* What the servers of one test share. Scripts run on the servers' threads. */
 static struct {
     struct fake_server name_server, second_name_server, broker, other;
-    const char *brokers[4];       /* what name_server answers */
+    const char *brokers[4]; /* what name_server answers */
     const char *second_brokers[4];
     int perm;
-    bool unknown_topic;           /* name servers know TBW102 only */
+    bool unknown_topic; /* name servers know TBW102 only */
     bool nothing_known;
-    atomic_int code;              /* what broker answers */
-    atomic_int failures;          /* so many requests get `code`, then success; -1: all */
-    atomic_int reaction;          /* of a failing request */
+    atomic_int code;     /* what broker answers */
+    atomic_int failures; /* so many requests get `code`, then success; -1: all */
+    atomic_int reaction; /* of a failing request */
     atomic_int sends, heartbeats, unregisters, oneways;
     pthread_mutex_t lock;
     char topic[64], properties[512], body[20000];
@@ -41,7 +42,8 @@ static const char *broker_at(int slot, const char *name, const char *address)
     return names[slot];
 }
 
-static enum fake_reaction route_script(struct fake_server *server, struct remoting_command *request, struct buffer *out)
+static enum fake_reaction route_script(struct fake_server *server, struct remoting_command *request,
+                                       struct buffer *out)
 {
     struct slice topic = remoting_ext(request, "topic");
     ck_assert_int_eq(request->code, REQUEST_GET_ROUTEINFO_BY_TOPIC);
@@ -50,7 +52,8 @@ static enum fake_reaction route_script(struct fake_server *server, struct remoti
         return FAKE_ANSWER;
     }
     pthread_mutex_lock(&world.lock);
-    fake_answer_route(out, request, server == &world.name_server ? world.brokers : world.second_brokers, 2, world.perm);
+    fake_answer_route(out, request, server == &world.name_server ? world.brokers : world.second_brokers, 2,
+                      world.perm);
     pthread_mutex_unlock(&world.lock);
     return FAKE_ANSWER;
 }
@@ -73,13 +76,15 @@ static void keep_send(const struct remoting_command *request)
     pthread_mutex_unlock(&world.lock);
 }
 
-static enum fake_reaction broker_script(struct fake_server *server, struct remoting_command *request, struct buffer *out)
+static enum fake_reaction broker_script(struct fake_server *server, struct remoting_command *request,
+                                        struct buffer *out)
 {
     switch (request->code) {
     case REQUEST_HEART_BEAT:
         world.heartbeats++;
         pthread_mutex_lock(&world.lock);
-        snprintf(world.heartbeat, sizeof world.heartbeat, "%.*s", (int)request->body.size, (const char *)request->body.data);
+        snprintf(world.heartbeat, sizeof world.heartbeat, "%.*s", (int)request->body.size,
+                 (const char *)request->body.data);
         pthread_mutex_unlock(&world.lock);
         fake_answer(out, request, 0, NULL, slice_of(NULL, 0));
         return FAKE_ANSWER;
@@ -127,7 +132,8 @@ static void connect_client(bool both)
     struct ledgermq_error error;
     char list[96];
     ledgermq_client_options_init(&client_options);
-    snprintf(list, sizeof list, "%s%s%s", world.name_server.address, both ? ";" : "", both ? world.second_name_server.address : "");
+    snprintf(list, sizeof list, "%s%s%s", world.name_server.address, both ? ";" : "",
+             both ? world.second_name_server.address : "");
     client_options.name_servers = list;
     ck_assert_msg(ledgermq_client_new(&client_options, &client, &error) == LEDGERMQ_OK, "%s", error.message);
     ck_assert_msg(ledgermq_producer_new(client, &options, &producer, &error) == LEDGERMQ_OK, "%s", error.message);
@@ -164,8 +170,15 @@ START_TEST(test_send)
     struct ledgermq_send_result result;
     struct ledgermq_error error = {0};
     static const struct ledgermq_property properties[] = {{"color", "red"}};
-    struct ledgermq_message message = {.topic = "Orders", .body = "hello", .body_size = 5, .tags = "TagA", .keys = "k1 k2", .delay_level = 3,
-                                       .flag = 77, .properties = properties, .property_count = 1};
+    struct ledgermq_message message = {.topic = "Orders",
+                                       .body = "hello",
+                                       .body_size = 5,
+                                       .tags = "TagA",
+                                       .keys = "k1 k2",
+                                       .delay_level = 3,
+                                       .flag = 77,
+                                       .properties = properties,
+                                       .property_count = 1};
     connect_client(false);
     ck_assert_msg(ledgermq_send(producer, &message, &result, &error) == LEDGERMQ_OK, "%s", error.message);
     ck_assert_int_eq(result.status, LEDGERMQ_SEND_OK);
@@ -212,7 +225,8 @@ END_TEST
 static const struct {
     int code;
     bool again;
-} code_rows[] = {{1, true}, {14, true}, {16, true}, {17, true}, {204, true}, {205, true}, {2, false}, {13, false}, {3, false}, {215, false}};
+} code_rows[] = {{1, true},   {14, true}, {16, true},  {17, true}, {204, true},
+                 {205, true}, {2, false}, {13, false}, {3, false}, {215, false}};
 
 START_TEST(test_retry_codes)
 {
@@ -281,7 +295,8 @@ static void *change_route(void *argument)
     return NULL;
 }
 
-/* Nobody listens at the old address, and the name server learns of the new leader only later: one gap, no error, no counted try. */
+/* Nobody listens at the old address, and the name server learns of the new leader only later: one gap, no error, no
+ * counted try. */
 START_TEST(test_dead_leader)
 {
     struct ledgermq_send_result result;
@@ -381,7 +396,9 @@ END_TEST
 
 START_TEST(test_statuses)
 {
-    static const int rows[][2] = {{0, LEDGERMQ_SEND_OK}, {10, LEDGERMQ_FLUSH_DISK_TIMEOUT}, {12, LEDGERMQ_FLUSH_SLAVE_TIMEOUT},
+    static const int rows[][2] = {{0, LEDGERMQ_SEND_OK},
+                                  {10, LEDGERMQ_FLUSH_DISK_TIMEOUT},
+                                  {12, LEDGERMQ_FLUSH_SLAVE_TIMEOUT},
                                   {11, LEDGERMQ_SLAVE_NOT_AVAILABLE}};
     struct ledgermq_send_result result;
     connect_client(false);
@@ -461,7 +478,8 @@ START_TEST(test_one_queue)
     world.brokers[1] = broker_at(1, "broker-b", world.other.address);
     connect_client(false);
     for (int i = 0; i < 4; i++) {
-        ck_assert_msg(ledgermq_send_to(producer, &plain, &queue, &result, &error) == LEDGERMQ_OK, "%s", error.message);
+        ck_assert_msg(ledgermq_send_to(producer, &plain, &queue, &result, &error) == LEDGERMQ_OK, "%s",
+                      error.message);
         ck_assert_str_eq(result.queue.broker_name, "broker-b");
         ck_assert_int_eq(result.queue.queue_id, 1);
     }
@@ -500,7 +518,8 @@ START_TEST(test_async)
     struct ledgermq_error error = {0};
     connect_client(false);
     for (int i = 0; i < ASYNC_COUNT; i++)
-        ck_assert_msg(ledgermq_send_async(producer, &plain, NULL, async_done, NULL, &error) == LEDGERMQ_OK, "%s", error.message);
+        ck_assert_msg(ledgermq_send_async(producer, &plain, NULL, async_done, NULL, &error) == LEDGERMQ_OK, "%s",
+                      error.message);
     ledgermq_producer_free(producer); /* waits for all */
     ck_assert_int_eq(async_good, ASYNC_COUNT);
     ck_assert_int_eq(async_bad, 0);
@@ -566,7 +585,8 @@ END_TEST
 
 START_TEST(test_bad_messages)
 {
-    static const struct ledgermq_property reserved[] = {{"KEYS", "x"}}, separator[] = {{"a", "b\001c"}}, empty[] = {{"a", ""}};
+    static const struct ledgermq_property reserved[] = {{"KEYS", "x"}}, separator[] = {{"a", "b\001c"}},
+                                          empty[] = {{"a", ""}};
     static const struct {
         struct ledgermq_message message;
         const char *says;
@@ -581,7 +601,8 @@ START_TEST(test_bad_messages)
         {{.topic = "T", .body = "x", .body_size = 1, .delay_level = -1}, "delay"},
         {{.topic = "T", .body = "x", .body_size = 1, .tags = "a\002b"}, "characters 1 and 2"},
         {{.topic = "T", .body = "x", .body_size = 1, .properties = reserved, .property_count = 1}, "KEYS"},
-        {{.topic = "T", .body = "x", .body_size = 1, .properties = separator, .property_count = 1}, "characters 1 and 2"},
+        {{.topic = "T", .body = "x", .body_size = 1, .properties = separator, .property_count = 1},
+         "characters 1 and 2"},
         {{.topic = "T", .body = "x", .body_size = 1, .properties = empty, .property_count = 1}, "no value"},
     };
     struct ledgermq_error error;
@@ -594,7 +615,8 @@ START_TEST(test_bad_messages)
     static char long_value[40000];
     memset(long_value, 'v', sizeof long_value - 1);
     struct ledgermq_property large = {"a", long_value};
-    struct ledgermq_message message = {.topic = "T", .body = "x", .body_size = 1, .properties = &large, .property_count = 1};
+    struct ledgermq_message message = {
+        .topic = "T", .body = "x", .body_size = 1, .properties = &large, .property_count = 1};
     ck_assert_int_eq(ledgermq_send(producer, &message, NULL, &error), LEDGERMQ_INVALID);
     ck_assert_ptr_nonnull(strstr(error.message, "32767"));
     ck_assert_int_eq(world.sends, 0);

@@ -35,7 +35,8 @@ static const char *broker_at(int slot, const char *name, const char *address)
     return names[slot];
 }
 
-static enum fake_reaction route_script(struct fake_server *server, struct remoting_command *request, struct buffer *out)
+static enum fake_reaction route_script(struct fake_server *server, struct remoting_command *request,
+                                       struct buffer *out)
 {
     (void)server;
     if (slice_equal_text(remoting_ext(request, "topic"), "Unknown"))
@@ -73,13 +74,15 @@ static void answer_read(const struct remoting_command *request, struct buffer *o
     remoting_writer_end(&writer, 0);
 }
 
-static enum fake_reaction broker_script(struct fake_server *server, struct remoting_command *request, struct buffer *out)
+static enum fake_reaction broker_script(struct fake_server *server, struct remoting_command *request,
+                                        struct buffer *out)
 {
     (void)server;
     if (request->code == REQUEST_HEART_BEAT || request->code == REQUEST_UNREGISTER_CLIENT) {
         pthread_mutex_lock(&world.lock);
         if (request->code == REQUEST_HEART_BEAT)
-            snprintf(world.heartbeat, sizeof world.heartbeat, "%.*s", (int)request->body.size, (const char *)request->body.data);
+            snprintf(world.heartbeat, sizeof world.heartbeat, "%.*s", (int)request->body.size,
+                     (const char *)request->body.data);
         pthread_mutex_unlock(&world.lock);
         world.heartbeats += request->code == REQUEST_HEART_BEAT;
         fake_answer(out, request, 0, NULL, slice_of(NULL, 0));
@@ -89,7 +92,8 @@ static enum fake_reaction broker_script(struct fake_server *server, struct remot
     world.last_count = 0;
     for (uint32_t i = 0; i < request->ext_count && i < 20; i++)
         snprintf(world.last[world.last_count++], sizeof world.last[0], "%.*s=%.*s", (int)request->ext[i].name.size,
-                 (const char *)request->ext[i].name.data, (int)request->ext[i].value.size, (const char *)request->ext[i].value.data);
+                 (const char *)request->ext[i].name.data, (int)request->ext[i].value.size,
+                 (const char *)request->ext[i].value.data);
     if (world.busy > 0) {
         world.busy--;
         fake_answer(out, request, RESPONSE_SERVICE_NOT_AVAILABLE, "no leader", slice_of(NULL, 0));
@@ -99,11 +103,20 @@ static enum fake_reaction broker_script(struct fake_server *server, struct remot
     return FAKE_ANSWER;
 }
 
-static void add_record(const char *topic, const char *properties, const void *body, size_t body_size, int sys_flag, int64_t offset)
+static void add_record(const char *topic, const char *properties, const void *body, size_t body_size, int sys_flag,
+                       int64_t offset)
 {
     struct message_record record = {
-        .queue_id = 2, .flag = 5, .queue_offset = offset, .physical_offset = 1000 + offset, .sys_flag = sys_flag, .born_timestamp_ms = 1700000000000,
-        .store_timestamp_ms = 1700000000001, .reconsume_times = 1, .body = slice_of(body, body_size), .topic = slice_of_text(topic),
+        .queue_id = 2,
+        .flag = 5,
+        .queue_offset = offset,
+        .physical_offset = 1000 + offset,
+        .sys_flag = sys_flag,
+        .born_timestamp_ms = 1700000000000,
+        .store_timestamp_ms = 1700000000001,
+        .reconsume_times = 1,
+        .body = slice_of(body, body_size),
+        .topic = slice_of_text(topic),
         .properties = slice_of_text(properties),
     };
     ck_assert(message_host_parse(SLICE_LITERAL("127.0.0.1:40000"), &record.born_host));
@@ -129,7 +142,8 @@ static void set_up(void)
     options.name_servers = world.name_server.address;
     options.call_timeout_ms = 1000;
     ck_assert_msg(ledgermq_client_new(&options, &client, &error) == LEDGERMQ_OK, "%s", error.message);
-    ck_assert_msg(ledgermq_pull_consumer_new(client, "TestGroup", &consumer, &error) == LEDGERMQ_OK, "%s", error.message);
+    ck_assert_msg(ledgermq_pull_consumer_new(client, "TestGroup", &consumer, &error) == LEDGERMQ_OK, "%s",
+                  error.message);
 }
 
 static void tear_down(void)
@@ -147,7 +161,8 @@ START_TEST(test_pull)
     struct ledgermq_error error = {0};
     add_record("Orders", "KEYS\001k1\002UNIQ_KEY\001ABC\002TAGS\001TagA\002color\001red", "hello", 5, 0, 10);
     add_record("Orders", "", "", 0, 0, 11);
-    ck_assert_msg(ledgermq_pull(consumer, &queue, NULL, 10, 32, 0, &result, &error) == LEDGERMQ_OK, "%s", error.message);
+    ck_assert_msg(ledgermq_pull(consumer, &queue, NULL, 10, 32, 0, &result, &error) == LEDGERMQ_OK, "%s",
+                  error.message);
     ck_assert_int_eq(result->status, LEDGERMQ_FOUND);
     ck_assert_int_eq(result->next_offset, 12);
     ck_assert_int_eq(result->min_offset, 3);
@@ -174,7 +189,8 @@ START_TEST(test_pull)
     ck_assert_str_eq(message->message_id, message->offset_message_id);
     ck_assert_ptr_null(message->tags);
     ledgermq_pull_result_free(result);
-    ck_assert(asked("consumerGroup=TestGroup") && asked("topic=Orders") && asked("queueId=2") && asked("queueOffset=10"));
+    ck_assert(asked("consumerGroup=TestGroup") && asked("topic=Orders") && asked("queueId=2") &&
+              asked("queueOffset=10"));
     ck_assert(asked("maxMsgNums=32") && asked("sysFlag=4") && asked("subscription=*") && asked("expressionType=TAG"));
 }
 END_TEST
@@ -213,7 +229,9 @@ END_TEST
 
 START_TEST(test_statuses)
 {
-    static const int rows[][2] = {{0, LEDGERMQ_NO_MATCHED_MESSAGE}, {19, LEDGERMQ_NO_NEW_MESSAGE}, {20, LEDGERMQ_NO_MATCHED_MESSAGE},
+    static const int rows[][2] = {{0, LEDGERMQ_NO_MATCHED_MESSAGE},
+                                  {19, LEDGERMQ_NO_NEW_MESSAGE},
+                                  {20, LEDGERMQ_NO_MATCHED_MESSAGE},
                                   {21, LEDGERMQ_OFFSET_ILLEGAL}};
     struct ledgermq_pull_result *result;
     struct ledgermq_error error;
@@ -243,7 +261,8 @@ START_TEST(test_compressed_body)
     add_record("Orders", "", packed, size, 0x1, 10);
     add_record("Orders", "", packed, size, 0x301, 11);
     add_record("Orders", "", "lz4?", 4, 0x101, 12);
-    ck_assert_msg(ledgermq_pull(consumer, &queue, "*", 10, 32, 0, &result, &error) == LEDGERMQ_OK, "%s", error.message);
+    ck_assert_msg(ledgermq_pull(consumer, &queue, "*", 10, 32, 0, &result, &error) == LEDGERMQ_OK, "%s",
+                  error.message);
     for (int i = 0; i < 2; i++) {
         ck_assert_uint_eq(result->messages[i].body_size, sizeof text);
         ck_assert_int_eq(memcmp(result->messages[i].body, text, sizeof text), 0);
@@ -278,12 +297,14 @@ START_TEST(test_new_leader)
     ck_assert_int_eq(ledgermq_pull(consumer, &queue, "*", 10, 32, 0, &result, &error), LEDGERMQ_OK);
     ledgermq_pull_result_free(result);
     world.busy = 2;
-    ck_assert_msg(ledgermq_pull(consumer, &queue, "*", 10, 32, 0, &result, &error) == LEDGERMQ_OK, "%s", error.message);
+    ck_assert_msg(ledgermq_pull(consumer, &queue, "*", 10, 32, 0, &result, &error) == LEDGERMQ_OK, "%s",
+                  error.message);
     ledgermq_pull_result_free(result);
     world.later_brokers[0] = broker_at(1, "broker-a", world.other.address);
     world.later = true;
     fake_server_stop(&world.broker);
-    ck_assert_msg(ledgermq_pull(consumer, &queue, "*", 10, 32, 0, &result, &error) == LEDGERMQ_OK, "%s", error.message);
+    ck_assert_msg(ledgermq_pull(consumer, &queue, "*", 10, 32, 0, &result, &error) == LEDGERMQ_OK, "%s",
+                  error.message);
     ledgermq_pull_result_free(result);
     fake_server_start(&world.broker, 0, broker_script, NULL);
 }
@@ -364,18 +385,23 @@ START_TEST(test_query)
     add_record("Orders", "KEYS\001k1 k2\002UNIQ_KEY\001ABC", "a", 1, 0, 10);
     add_record("Orders", "KEYS\001k22", "b", 1, 0, 11);
     add_record("Other", "KEYS\001k2", "c", 1, 0, 12);
-    ck_assert_msg(ledgermq_query_messages(client, "Orders", "k2", false, 10, 0, 0, &result, &error) == LEDGERMQ_OK, "%s", error.message);
+    ck_assert_msg(ledgermq_query_messages(client, "Orders", "k2", false, 10, 0, 0, &result, &error) == LEDGERMQ_OK,
+                  "%s", error.message);
     ck_assert_uint_eq(result->count, 1);
     ck_assert_int_eq(result->messages[0].queue_offset, 10);
     ledgermq_pull_result_free(result);
-    ck_assert(asked("key=k2") && asked("maxNum=10") && asked("_UNIQUE_KEY_QUERY=false") && asked("endTimestamp=9223372036854775807"));
+    ck_assert(asked("key=k2") && asked("maxNum=10") && asked("_UNIQUE_KEY_QUERY=false") &&
+              asked("endTimestamp=9223372036854775807"));
     ck_assert_int_eq(ledgermq_query_messages(client, "Orders", "ABC", true, 10, 0, 0, &result, &error), LEDGERMQ_OK);
     ck_assert_uint_eq(result->count, 1);
     ledgermq_pull_result_free(result);
-    ck_assert_int_eq(ledgermq_query_messages(client, "Orders", "k3", false, 10, 0, 0, &result, &error), LEDGERMQ_NOT_FOUND);
+    ck_assert_int_eq(ledgermq_query_messages(client, "Orders", "k3", false, 10, 0, 0, &result, &error),
+                     LEDGERMQ_NOT_FOUND);
     world.code = RESPONSE_QUERY_NOT_FOUND;
-    ck_assert_int_eq(ledgermq_query_messages(client, "Orders", "k2", false, 10, 0, 0, &result, &error), LEDGERMQ_NOT_FOUND);
-    ck_assert_int_eq(ledgermq_query_messages(client, "Orders", "", false, 10, 0, 0, &result, &error), LEDGERMQ_INVALID);
+    ck_assert_int_eq(ledgermq_query_messages(client, "Orders", "k2", false, 10, 0, 0, &result, &error),
+                     LEDGERMQ_NOT_FOUND);
+    ck_assert_int_eq(ledgermq_query_messages(client, "Orders", "", false, 10, 0, 0, &result, &error),
+                     LEDGERMQ_INVALID);
 }
 END_TEST
 
@@ -402,7 +428,8 @@ END_TEST
 
 static struct remoting_client *remoting;
 
-static enum fake_reaction rubbish_script(struct fake_server *server, struct remoting_command *request, struct buffer *out)
+static enum fake_reaction rubbish_script(struct fake_server *server, struct remoting_command *request,
+                                         struct buffer *out)
 {
     (void)server;
     (void)request;
@@ -410,7 +437,8 @@ static enum fake_reaction rubbish_script(struct fake_server *server, struct remo
     return FAKE_ANSWER;
 }
 
-static enum fake_reaction large_script(struct fake_server *server, struct remoting_command *request, struct buffer *out)
+static enum fake_reaction large_script(struct fake_server *server, struct remoting_command *request,
+                                       struct buffer *out)
 {
     struct buffer body;
     struct remoting_writer writer;
@@ -438,23 +466,31 @@ START_TEST(test_remoting)
     ck_assert_int_eq(remoting_client_new(500, &remoting, &error), 0);
     static const char *const bad[] = {"nonsense", "host:", ":1", "host:0", "host:65536", "host:12x"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        ck_assert_int_eq(remoting_client_invoke(remoting, bad[i], 105, NULL, slice_of(NULL, 0), 500, &response, &error), ERROR_INVALID);
+        ck_assert_int_eq(
+            remoting_client_invoke(remoting, bad[i], 105, NULL, slice_of(NULL, 0), 500, &response, &error),
+            ERROR_INVALID);
         ck_assert_ptr_nonnull(strstr(error.message, "host:port"));
     }
     snprintf(dead, sizeof dead, "127.0.0.1:%d", fake_server_free_port());
-    ck_assert_int_eq(remoting_client_invoke(remoting, dead, 105, NULL, slice_of(NULL, 0), 500, &response, &error), ERROR_CONNECTION);
+    ck_assert_int_eq(remoting_client_invoke(remoting, dead, 105, NULL, slice_of(NULL, 0), 500, &response, &error),
+                     ERROR_CONNECTION);
     ck_assert_ptr_nonnull(strstr(error.message, dead));
-    ck_assert_int_eq(remoting_client_invoke(remoting, "no.such.host.invalid:1", 105, NULL, slice_of(NULL, 0), 2000, &response, &error),
+    ck_assert_int_eq(remoting_client_invoke(remoting, "no.such.host.invalid:1", 105, NULL, slice_of(NULL, 0), 2000,
+                                            &response, &error),
                      ERROR_CONNECTION);
     fake_server_start(&server, 0, rubbish_script, NULL);
-    ck_assert_int_eq(remoting_client_invoke(remoting, server.address, 105, NULL, slice_of(NULL, 0), 500, &response, &error), ERROR_MALFORMED);
+    ck_assert_int_eq(
+        remoting_client_invoke(remoting, server.address, 105, NULL, slice_of(NULL, 0), 500, &response, &error),
+        ERROR_MALFORMED);
     ck_assert_ptr_nonnull(strstr(error.message, "right port"));
     fake_server_stop(&server);
     fake_server_start(&server, 0, large_script, NULL);
     char by_name[32];
     snprintf(by_name, sizeof by_name, "localhost:%d", server.port);
     for (int i = 0; i < 3; i++) {
-        ck_assert_msg(remoting_client_invoke(remoting, by_name, 105, NULL, slice_of(NULL, 0), 5000, &response, &error) == 0, "%s", error.message);
+        ck_assert_msg(
+            remoting_client_invoke(remoting, by_name, 105, NULL, slice_of(NULL, 0), 5000, &response, &error) == 0,
+            "%s", error.message);
         ck_assert_uint_eq(response.command.body.size, 3000000);
         for (int k = 0; k < 3000000; k += 997)
             ck_assert_uint_eq(response.command.body.data[k], (uint8_t)(k * 7));

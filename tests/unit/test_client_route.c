@@ -7,8 +7,10 @@
 #include "client/queue_selector.h"
 
 static const char two_brokers[] =
-    "{\"brokerDatas\":[{\"brokerAddrs\":{\"0\":\"127.0.0.1:20911\"},\"brokerName\":\"broker-b\",\"cluster\":\"DefaultCluster\"},"
-    "{\"brokerAddrs\":{0:\"127.0.0.1:10911\",1:\"127.0.0.1:10921\"},\"brokerName\":\"broker-a\",\"cluster\":\"DefaultCluster\"}],"
+    "{\"brokerDatas\":[{\"brokerAddrs\":{\"0\":\"127.0.0.1:20911\"},\"brokerName\":\"broker-b\",\"cluster\":"
+    "\"DefaultCluster\"},"
+    "{\"brokerAddrs\":{0:\"127.0.0.1:10911\",1:\"127.0.0.1:10921\"},\"brokerName\":\"broker-a\",\"cluster\":"
+    "\"DefaultCluster\"}],"
     "\"filterServerTable\":{},\"queueDatas\":["
     "{\"brokerName\":\"broker-b\",\"perm\":6,\"readQueueNums\":3,\"topicSysFlag\":0,\"writeQueueNums\":1},"
     "{\"brokerName\":\"broker-a\",\"perm\":6,\"readQueueNums\":2,\"topicSysFlag\":0,\"writeQueueNums\":2}]}";
@@ -17,7 +19,8 @@ static struct topic_route parse(const char *text, int queues_of_new_topic)
 {
     struct topic_route route;
     struct error error = {0};
-    ck_assert_msg(topic_route_parse(&route, slice_of_text(text), queues_of_new_topic, &error) == 0, "%s", error.message);
+    ck_assert_msg(topic_route_parse(&route, slice_of_text(text), queues_of_new_topic, &error) == 0, "%s",
+                  error.message);
     return route;
 }
 
@@ -41,7 +44,8 @@ START_TEST(test_no_leader)
 {
     struct topic_route route = parse(
         "{\"brokerDatas\":[{\"brokerAddrs\":{\"1\":\"h:1\",\"2\":\"h:2\"},\"brokerName\":\"a\",\"cluster\":\"c\"}],"
-        "\"queueDatas\":[{\"brokerName\":\"a\",\"perm\":6,\"readQueueNums\":4,\"writeQueueNums\":4}]}", 0);
+        "\"queueDatas\":[{\"brokerName\":\"a\",\"perm\":6,\"readQueueNums\":4,\"writeQueueNums\":4}]}",
+        0);
     ck_assert_ptr_null(route_broker_leader(&route.brokers[0]));
     ck_assert_str_eq(route_broker_any(&route.brokers[0]), "h:1");
     ck_assert_uint_eq(route.publish_count, 0);
@@ -61,7 +65,8 @@ START_TEST(test_permissions)
         char text[400];
         snprintf(text, sizeof text,
                  "{\"brokerDatas\":[{\"brokerAddrs\":{\"0\":\"h:1\"},\"brokerName\":\"a\",\"cluster\":\"c\"}],"
-                 "\"queueDatas\":[{\"brokerName\":\"a\",\"perm\":%d,\"readQueueNums\":4,\"writeQueueNums\":4}]}", rows[i].perm);
+                 "\"queueDatas\":[{\"brokerName\":\"a\",\"perm\":%d,\"readQueueNums\":4,\"writeQueueNums\":4}]}",
+                 rows[i].perm);
         struct topic_route route = parse(text, 0);
         ck_assert_uint_eq(route.publish_count, rows[i].publish);
         ck_assert_uint_eq(route.subscribe_count, rows[i].subscribe);
@@ -81,9 +86,11 @@ END_TEST
 
 START_TEST(test_order_conf)
 {
-    struct topic_route route = parse(
-        "{\"brokerDatas\":[{\"brokerAddrs\":{\"0\":\"h:1\"},\"brokerName\":\"a\",\"cluster\":\"c\"}],\"orderTopicConf\":\"aa:9;a:3\","
-        "\"queueDatas\":[{\"brokerName\":\"a\",\"perm\":6,\"readQueueNums\":4,\"writeQueueNums\":4}]}", 0);
+    struct topic_route route =
+        parse("{\"brokerDatas\":[{\"brokerAddrs\":{\"0\":\"h:1\"},\"brokerName\":\"a\",\"cluster\":\"c\"}],"
+              "\"orderTopicConf\":\"aa:9;a:3\","
+              "\"queueDatas\":[{\"brokerName\":\"a\",\"perm\":6,\"readQueueNums\":4,\"writeQueueNums\":4}]}",
+              0);
     ck_assert_uint_eq(route.publish_count, 3);
     ck_assert_uint_eq(route.subscribe_count, 4);
     topic_route_close(&route);
@@ -101,7 +108,8 @@ START_TEST(test_bad_routes)
         {"{\"brokerDatas\":7}", 0},
         {"{\"brokerDatas\":[", ERROR_MALFORMED},
         {"{\"brokerDatas\":[{\"brokerAddrs\":{\"0\":\"h:1\"},\"brokerName\":\"a\"}],"
-         "\"queueDatas\":[{\"brokerName\":\"a\",\"perm\":6,\"readQueueNums\":2000000000,\"writeQueueNums\":1}]}", ERROR_TOO_LARGE},
+         "\"queueDatas\":[{\"brokerName\":\"a\",\"perm\":6,\"readQueueNums\":2000000000,\"writeQueueNums\":1}]}",
+         ERROR_TOO_LARGE},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct topic_route route;
@@ -127,7 +135,9 @@ START_TEST(test_name_server_list)
         ck_assert_uint_eq(route_split_name_servers(bad[i], servers, &error), 0);
         ck_assert_str_ne(error.message, "");
     }
-    ck_assert_uint_eq(route_split_name_servers("a:1;a:1;a:1;a:1;a:1;a:1;a:1;a:1;a:1;a:1;a:1;a:1;a:1;a:1;a:1;a:1;a:1", servers, &error), 0);
+    ck_assert_uint_eq(route_split_name_servers("a:1;a:1;a:1;a:1;a:1;a:1;a:1;a:1;a:1;a:1;a:1;a:1;a:1;a:1;a:1;a:1;a:1",
+                                               servers, &error),
+                      0);
 }
 END_TEST
 
@@ -148,9 +158,10 @@ END_TEST
 
 START_TEST(test_only_broker)
 {
-    struct topic_route route = parse(
-        "{\"brokerDatas\":[{\"brokerAddrs\":{\"0\":\"h:1\"},\"brokerName\":\"a\",\"cluster\":\"c\"}],"
-        "\"queueDatas\":[{\"brokerName\":\"a\",\"perm\":6,\"readQueueNums\":4,\"writeQueueNums\":4}]}", 0);
+    struct topic_route route =
+        parse("{\"brokerDatas\":[{\"brokerAddrs\":{\"0\":\"h:1\"},\"brokerName\":\"a\",\"cluster\":\"c\"}],"
+              "\"queueDatas\":[{\"brokerName\":\"a\",\"perm\":6,\"readQueueNums\":4,\"writeQueueNums\":4}]}",
+              0);
     ck_assert_ptr_nonnull(queue_selector_pick(&route, "a", NULL, 0));
     topic_route_close(&route);
 }
@@ -158,8 +169,9 @@ END_TEST
 
 START_TEST(test_absence)
 {
-    static const int64_t rows[][2] = {{0, 0},          {49, 0},         {50, 0},         {100, 0},         {549, 0},          {550, 30000},
-                                      {1000, 60000},   {2000, 120000},  {3000, 180000},  {14999, 180000},  {15000, 600000},   {900000, 600000}};
+    static const int64_t rows[][2] = {{0, 0},         {49, 0},         {50, 0},         {100, 0},
+                                      {549, 0},       {550, 30000},    {1000, 60000},   {2000, 120000},
+                                      {3000, 180000}, {14999, 180000}, {15000, 600000}, {900000, 600000}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         ck_assert_int_eq(latency_fault_absence_ms(rows[i][0]), rows[i][1]);
 }
