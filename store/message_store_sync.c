@@ -1,0 +1,246 @@
+/* Making queues and index durable beside the loop: what is dirty is noted and pinned, then synced on the pool. */
+#include "store/index_service.h"
+#include "store/log_sink.h"
+#include "store/message_store.h"
+#include "store/queue_table.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SYNC_ONE_BY_ONE_MAX 200u
+
+struct message_store_sync_item {
+    struct mapped_file *file; /* pinned; NULL: an index file */
+    uint64_t file_size;
+    struct index_file *index; /* pinned */
+    uint32_t index_count;
+    bool index_whole;
+    uint8_t *address;
+    uint64_t size;
+};
+
+/* NULL-safe room for one more. */
+static void *next_item(void **items, size_t *count, size_t *capacity, size_t size)
+{
+    if (*count == *capacity) {
+        size_t grown = *capacity == 0 ? 16 : *capacity * 2;
+        void *p = realloc(*items, grown * size);
+        if (p == NULL)
+            return NULL;
+        *items = p;
+        *capacity = grown;
+    }
+    return (uint8_t *)*items + (*count)++ * size;
+}
+
+static struct message_store_sync_item *add_item(struct message_store_sync_job *job)
+{
+    void *items = job->items;
+    struct message_store_sync_item *item = next_item(&items, &job->count, &job->capacity, sizeof *item);
+    job->items = items;
+    if (item != NULL)
+        memset(item, 0, sizeof *item);
+    return item;
+}
+
+static bool add_dir(struct message_store_sync_job *job, const char *dir, size_t size)
+{
+    void *dirs = job->dirs;
+    char *copy = strndup(dir, size);
+    if (copy == NULL)
+        return false;
+    char **place = next_item(&dirs, &job->dir_count, &job->dir_capacity, sizeof *place);
+    job->dirs = dirs;
+    if (place == NULL) {
+        free(copy);
+        return false;
+    }
+    *place = copy;
+    return true;
+}
+
+static bool collect_queue(struct message_store_sync_job *job, const struct consume_queue *queue)
+{
+    const struct mapped_file_queue *files = &queue->files;
+    uint64_t end = (uint64_t)queue->max_offset * CONSUME_QUEUE_UNIT_SIZE;
+    for (uint64_t at = queue->dirty_from; queue->dirty && at < end;) {
+        struct mapped_file *file = mapped_file_queue_find(files, at);
+        if (file == NULL)
+            break;
+        uint64_t stop = file->start + files->file_size < end ? file->start + files->file_size : end;
+        struct message_store_sync_item *item = add_item(job);
+        if (item == NULL)
+            return false;
+        mapped_file_pin(file);
+        item->file = file;
+        item->file_size = files->file_size;
+        item->address = file->map + (at - file->start);
+        item->size = stop - at;
+        at = stop;
+    }
+    if (!files->dir_dirty)
+        return true;
+    /* The file's name, the queue's and the topic's. */
+    const char *slash = strrchr(files->dir, '/');
+    assert(slash != NULL);
+    return add_dir(job, files->dir, strlen(files->dir)) && add_dir(job, files->dir, (size_t)(slash - files->dir));
+}
+
+static bool collect_index(struct message_store_sync_job *job, struct index_file *file, bool newest)
+{
+    bool whole = !newest || index_file_is_full(file);
+    if (file->synced >= file->count && !(whole && file->slots_dirty))
+        return true;
+    struct message_store_sync_item *item = add_item(job);
+    if (item == NULL)
+        return false;
+    file->pins++;
+    item->index = file;
+    item->index_count = file->count;
+    item->index_whole = whole;
+    item->address = file->map;
+    /* Slots change all over at random, and recovery builds them anew from the entries: only the header and the new entries of the newest
+     * file have to reach the disk. */
+    item->size = whole ? index_file_used(file, file->count) : INDEX_HEADER_SIZE;
+    if (whole)
+        return true;
+    item = add_item(job);
+    if (item == NULL)
+        return false;
+    file->pins++;
+    item->index = file;
+    item->index_count = file->count;
+    uint64_t from = index_file_used(file, file->synced);
+    item->address = file->map + from;
+    item->size = index_file_used(file, file->count) - from;
+    return true;
+}
+
+static void release_job(struct message_store_sync_job *job)
+{
+    for (size_t i = 0; i < job->count; i++) {
+        struct message_store_sync_item *item = &job->items[i];
+        if (item->file != NULL) {
+            /* The queue itself may be gone: its topic was deleted meanwhile. */
+            struct mapped_file_queue stub = {.env = job->env, .file_size = item->file_size, .writable_map = true};
+            mapped_file_unpin(&stub, item->file);
+        } else if (item->index != NULL) {
+            index_file_unpin(item->index);
+        }
+    }
+    for (size_t i = 0; i < job->dir_count; i++)
+        free(job->dirs[i]);
+    free(job->dirs);
+    free(job->items);
+    job->items = NULL;
+    job->dirs = NULL;
+    job->count = job->dir_count = job->capacity = job->dir_capacity = 0;
+}
+
+int message_store_sync_begin(struct message_store *store, struct message_store_sync_job *job)
+{
+    struct queue_table *table = store->queues;
+    struct queue_node *node;
+    bool fits = true;
+    bool new_names = table->dir_dirty;
+    memset(job, 0, sizeof *job);
+    if (store->sync_broken)
+        return ERROR_IO;
+    job->env = store->env;
+    job->root = table->dir;
+    job->dispatched_offset = store->dispatched_offset;
+
+    for (node = table->dirty; node != NULL && fits; node = node->dirty_next) {
+        new_names = new_names || node->queue.files.dir_dirty;
+        fits = collect_queue(job, &node->queue);
+    }
+    if (fits && new_names)
+        fits = add_dir(job, table->dir, strlen(table->dir));
+    if (fits && table->dir_dirty)
+        fits = add_dir(job, table->dir, (size_t)(strrchr(table->dir, '/') - table->dir));
+    if (store->index != NULL) {
+        struct index_service *index = store->index;
+        bool index_names = false;
+        for (size_t i = 0; i < index->count && fits; i++) {
+            index_names = index_names || index->files[i]->dir_dirty;
+            fits = collect_index(job, index->files[i], i + 1 == index->count);
+        }
+        if (fits && index_names)
+            fits = add_dir(job, index->dir, strlen(index->dir));
+        if (fits && index->was_missing)
+            fits = add_dir(job, table->dir, (size_t)(strrchr(table->dir, '/') - table->dir));
+    }
+    if (!fits) {
+        release_job(job);
+        return ERROR_NO_MEMORY;
+    }
+    while ((node = table->dirty) != NULL) {
+        table->dirty = node->dirty_next;
+        node->listed = false;
+        node->queue.dirty = false;
+        node->queue.files.dir_dirty = false;
+    }
+    table->dir_dirty = false;
+    if (store->index != NULL) {
+        for (size_t i = 0; i < store->index->count; i++)
+            store->index->files[i]->dir_dirty = false;
+    }
+    return 0;
+}
+
+void message_store_sync_run(struct message_store_sync_job *job)
+{
+    struct env *env = job->env;
+    int rv = 0;
+    /* Each sync waits for the disk: thousands of queues would take a minute where one call for all of them takes a second. */
+    if (job->count + job->dir_count > SYNC_ONE_BY_ONE_MAX && env->ops->sync_file_system != NULL) {
+        job->result = env->ops->sync_file_system(env, job->root) == 0 ? 0 : ERROR_IO;
+        return;
+    }
+    for (size_t i = 0; i < job->count && rv == 0; i++)
+        if (job->items[i].size > 0)
+            rv = env->ops->sync_map(env, job->items[i].address, job->items[i].size);
+    /* From the files' names upwards; a directory that was deleted meanwhile has nothing to keep. */
+    for (size_t i = 0; i < job->dir_count && rv == 0; i++) {
+        rv = env->ops->sync_dir(env, job->dirs[i]);
+        if (rv == -ENOENT)
+            rv = 0;
+    }
+    job->result = rv == 0 ? 0 : ERROR_IO;
+}
+
+void message_store_sync_end(struct message_store *store, struct message_store_sync_job *job)
+{
+    if (job->result != 0) {
+        /* The kernel may have dropped the dirty pages: a later success would prove nothing. */
+        LOG_ERROR("queues and index could not be synced: a start after a power cut will build them anew from the last good sync");
+        store->sync_broken = true;
+    } else {
+        for (size_t i = 0; i < job->count; i++) {
+            struct message_store_sync_item *item = &job->items[i];
+            if (item->index == NULL)
+                continue;
+            if (item->index->synced < item->index_count)
+                item->index->synced = item->index_count;
+            if (item->index_whole)
+                item->index->slots_dirty = false;
+        }
+        if (store->index != NULL)
+            store->index->was_missing = false;
+    }
+    release_job(job);
+}
+
+int message_store_sync(struct message_store *store)
+{
+    struct message_store_sync_job job;
+    int rv = message_store_sync_begin(store, &job);
+    if (rv != 0)
+        return rv;
+    message_store_sync_run(&job);
+    rv = job.result;
+    message_store_sync_end(store, &job);
+    return rv;
+}

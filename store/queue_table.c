@@ -1,0 +1,230 @@
+#include "proto/hash.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+/* Set when an element could not be added; uthash then leaves the table as it was. */
+static bool hash_out_of_memory;
+#define HASH_NONFATAL_OOM 1
+#define uthash_nonfatal_oom(element) (hash_out_of_memory = true)
+#include "store/queue_table.h"
+
+#define SCHEDULE_TOPIC "SCHEDULE_TOPIC_XXXX"
+
+static unsigned hash_of(struct slice topic, int32_t queue_id)
+{
+    uint64_t h = XXH3_64bits_withSeed(topic.data, topic.size, (uint32_t)queue_id);
+    return (unsigned)(h ^ (h >> 32));
+}
+
+static bool is_key(const struct queue_node *node, struct slice topic, int32_t queue_id)
+{
+    return node->queue.queue_id == queue_id && node->topic_size == topic.size && memcmp(node->key, topic.data, topic.size) == 0;
+}
+
+struct queue_node *queue_table_find(struct queue_table *table, struct slice topic, int32_t queue_id)
+{
+    if (topic.size == 0 || topic.size > QUEUE_TABLE_TOPIC_MAX)
+        return NULL;
+    unsigned hash = hash_of(topic, queue_id);
+    struct queue_node **recent = &table->recent[hash % QUEUE_TABLE_RECENT];
+    if (*recent != NULL && (*recent)->hash == hash && is_key(*recent, topic, queue_id))
+        return *recent;
+    uint8_t key[QUEUE_TABLE_TOPIC_MAX + sizeof queue_id];
+    struct queue_node *node;
+    memcpy(key, topic.data, topic.size);
+    memcpy(key + topic.size, &queue_id, sizeof queue_id);
+    HASH_FIND_BYHASHVALUE(hh, table->head, key, topic.size + sizeof queue_id, hash, node);
+    if (node != NULL)
+        *recent = node;
+    return node;
+}
+
+bool queue_table_is_safe(struct slice topic)
+{
+    if (topic.size == 0 || topic.size > QUEUE_TABLE_TOPIC_MAX)
+        return false;
+    if (slice_equal_text(topic, ".") || slice_equal_text(topic, ".."))
+        return false;
+    return memchr(topic.data, '/', topic.size) == NULL && memchr(topic.data, '\0', topic.size) == NULL;
+}
+
+struct queue_node *queue_table_add(struct queue_table *table, struct slice topic, int32_t queue_id, struct error *error)
+{
+    char dir[PATH_MAX], name[QUEUE_TABLE_TOPIC_MAX + 1];
+    if (!queue_table_is_safe(topic) || queue_id < 0) {
+        error_set(error, ERROR_INVALID, "no queue can be named %.*s %d", topic.size > 300 ? 300 : (int)topic.size, (const char *)topic.data,
+                  (int)queue_id);
+        return NULL;
+    }
+    memcpy(name, topic.data, topic.size);
+    name[topic.size] = '\0';
+    if (snprintf(dir, sizeof dir, "%s/%s/%d", table->dir, name, (int)queue_id) >= (int)sizeof dir) {
+        error_set(error, ERROR_INVALID, "queue %s %d: path too long", name, (int)queue_id);
+        return NULL;
+    }
+    size_t key_size = topic.size + sizeof queue_id;
+    struct queue_node *node = calloc(1, sizeof *node + key_size);
+    if (node == NULL) {
+        error_set(error, ERROR_NO_MEMORY, "queue %s %d: out of memory", name, (int)queue_id);
+        return NULL;
+    }
+    node->hash = hash_of(topic, queue_id);
+    node->topic_size = (uint32_t)topic.size;
+    node->schedule = slice_equal_text(topic, SCHEDULE_TOPIC);
+    node->key_seed = java_string_hash_continue(java_string_hash(topic), SLICE_LITERAL("#"));
+    memcpy(node->key, topic.data, topic.size);
+    memcpy(node->key + topic.size, &queue_id, sizeof queue_id);
+    if (consume_queue_open(&node->queue, table->env, dir, name, queue_id, table->file_size, error) != 0) {
+        free(node);
+        return NULL;
+    }
+    hash_out_of_memory = false;
+    HASH_ADD_KEYPTR_BYHASHVALUE(hh, table->head, node->key, key_size, node->hash, node);
+    if (hash_out_of_memory) {
+        consume_queue_close(&node->queue);
+        free(node);
+        error_set(error, ERROR_NO_MEMORY, "queue %s %d: out of memory", name, (int)queue_id);
+        return NULL;
+    }
+    return node;
+}
+
+void queue_table_mark(struct queue_table *table, struct queue_node *node)
+{
+    if (node->listed)
+        return;
+    node->listed = true;
+    node->dirty_next = table->dirty;
+    table->dirty = node;
+}
+
+struct names {
+    char **names;
+    size_t count;
+    size_t capacity;
+};
+
+static int each_dir(void *argument, const char *name, bool is_dir)
+{
+    struct names *names = argument;
+    if (!is_dir)
+        return 0;
+    if (names->count == names->capacity) {
+        size_t capacity = names->capacity == 0 ? 64 : names->capacity * 2;
+        char **grown = realloc(names->names, capacity * sizeof *grown);
+        if (grown == NULL)
+            return -ENOMEM;
+        names->names = grown;
+        names->capacity = capacity;
+    }
+    names->names[names->count] = strdup(name);
+    return names->names[names->count++] == NULL ? -ENOMEM : 0;
+}
+
+static void names_close(struct names *names)
+{
+    for (size_t i = 0; i < names->count; i++)
+        free(names->names[i]);
+    free(names->names);
+}
+
+static int list_error(struct error *error, const char *dir, int rv)
+{
+    return error_set(error, rv == -ENOMEM ? ERROR_NO_MEMORY : ERROR_IO, "list %s: %s", dir, strerror(-rv));
+}
+
+static int open_topic(struct queue_table *table, const char *topic, struct error *error)
+{
+    char dir[PATH_MAX];
+    struct names ids = {0};
+    if (snprintf(dir, sizeof dir, "%s/%s", table->dir, topic) >= (int)sizeof dir)
+        return error_set(error, ERROR_IO, "%s/%s: path too long", table->dir, topic);
+    int rv = table->env->ops->list(table->env, dir, each_dir, &ids);
+    int code = rv == 0 ? 0 : list_error(error, dir, rv);
+    for (size_t i = 0; code == 0 && i < ids.count; i++) {
+        int32_t queue_id;
+        char text[16];
+        if (!slice_to_i32(slice_of_text(ids.names[i]), &queue_id) || queue_id < 0)
+            continue;
+        snprintf(text, sizeof text, "%d", (int)queue_id);
+        if (strcmp(text, ids.names[i]) != 0)
+            continue; /* "007" is none of ours */
+        struct error inner = {0};
+        if (queue_table_add(table, slice_of_text(topic), queue_id, &inner) == NULL) {
+            code = inner.code;
+            error_set(error, code, "queue %s %d: %s", topic, (int)queue_id, inner.message);
+        }
+    }
+    names_close(&ids);
+    return code;
+}
+
+static int open_queues(struct queue_table *table, struct error *error)
+{
+    struct names topics = {0};
+    int rv = table->env->ops->list(table->env, table->dir, each_dir, &topics);
+    if (rv == -ENOENT) {
+        table->dir_dirty = true;
+        rv = table->env->ops->make_dir(table->env, table->dir);
+    }
+    int code = rv == 0 ? 0 : list_error(error, table->dir, rv);
+    for (size_t i = 0; code == 0 && i < topics.count; i++)
+        code = open_topic(table, topics.names[i], error);
+    names_close(&topics);
+    return code;
+}
+
+struct queue_table *queue_table_new(struct env *env, const char *dir, uint64_t file_size, struct error *error)
+{
+    struct queue_table *table = calloc(1, sizeof *table);
+    if (table != NULL)
+        table->dir = strdup(dir);
+    if (table == NULL || table->dir == NULL) {
+        free(table);
+        error_set(error, ERROR_NO_MEMORY, "open %s: out of memory", dir);
+        return NULL;
+    }
+    table->env = env;
+    table->file_size = file_size;
+    if (open_queues(table, error) != 0) {
+        queue_table_free(table);
+        return NULL;
+    }
+    return table;
+}
+
+void queue_table_remove(struct queue_table *table, struct queue_node *node)
+{
+    for (struct queue_node **link = &table->dirty; node->listed && *link != NULL; link = &(*link)->dirty_next) {
+        if (*link == node) {
+            *link = node->dirty_next;
+            break;
+        }
+    }
+    if (table->recent[node->hash % QUEUE_TABLE_RECENT] == node)
+        table->recent[node->hash % QUEUE_TABLE_RECENT] = NULL;
+    HASH_DELETE(hh, table->head, node);
+    consume_queue_close(&node->queue);
+    free(node);
+}
+
+void queue_table_free(struct queue_table *table)
+{
+    if (table == NULL)
+        return;
+    table->dirty = NULL;
+    for (struct queue_node *node = table->head, *next; node != NULL; node = next) {
+        next = node->hh.next;
+        node->listed = false;
+        queue_table_remove(table, node);
+    }
+    free(table->dir);
+    free(table);
+}

@@ -1,0 +1,176 @@
+/* Dispatching one committed record (org.apache.rocketmq.store.DefaultMessageStore.ReputMessageService), in the order of what can fail:
+ *
+ * 1. decode, and find the queue;
+ * 2. the unit must be the queue's next one, or be there already;
+ * 3. reserve: the queue's file and blocks, then the index entries. A full disk is met here, with nothing added;
+ * 4. write the unit, then the index entries. Neither can fail.
+ */
+#include "store/message_store.h"
+
+#include "proto/hash.h"
+#include "store/index_service.h"
+#include "store/log_sink.h"
+#include "store/queue_table.h"
+
+#include <assert.h>
+#include <string.h>
+
+static int64_t delivery_time(const struct message_store *store, const struct message_dispatch *dispatch)
+{
+    int32_t level;
+    if (dispatch->delay.data == NULL || !slice_to_i32(dispatch->delay, &level))
+        return -1;
+    if (level > store->config.delay_levels)
+        level = store->config.delay_levels;
+    return level > 0 ? dispatch->store_timestamp_ms + store->config.delay_level_ms[level] : -1;
+}
+
+static int64_t tags_code_of(const struct message_store *store, const struct queue_node *node, const struct message_dispatch *dispatch)
+{
+    if (node->schedule) {
+        int64_t time = delivery_time(store, dispatch);
+        if (time >= 0)
+            return time;
+    }
+    return dispatch->tags.data == NULL ? 0 : message_tags_code(dispatch->tags);
+}
+
+/* Next token of KEYS; an empty slice at the end. */
+static struct slice next_key(struct slice *rest)
+{
+    while (rest->size > 0) {
+        const uint8_t *space = memchr(rest->data, ' ', rest->size);
+        size_t size = space == NULL ? rest->size : (size_t)(space - rest->data);
+        struct slice key = slice_of(rest->data, size);
+        size_t step = space == NULL ? size : size + 1;
+        rest->data += step;
+        rest->size -= step;
+        if (size > 0)
+            return key;
+    }
+    return slice_of(NULL, 0);
+}
+
+static uint32_t count_keys(const struct message_dispatch *dispatch)
+{
+    uint32_t count = dispatch->uniq_key.size > 0 ? 1 : 0;
+    struct slice rest = dispatch->keys;
+    if (rest.data != NULL)
+        while (next_key(&rest).size > 0)
+            count++;
+    return count;
+}
+
+static void put_key(struct index_service *index, int32_t seed, struct slice key, const struct message_dispatch *dispatch)
+{
+    int32_t hash = java_string_hash_continue(seed, key);
+    uint32_t positive = hash == INT32_MIN ? 0 : (uint32_t)(hash < 0 ? -hash : hash);
+    index_service_put(index, positive, dispatch->physical_offset, dispatch->store_timestamp_ms);
+}
+
+static void put_keys(struct index_service *index, int32_t seed, const struct message_dispatch *dispatch, uint32_t count)
+{
+    if (count > 0 && dispatch->uniq_key.size > 0) {
+        put_key(index, seed, dispatch->uniq_key, dispatch);
+        count--;
+    }
+    struct slice rest = dispatch->keys;
+    for (; count > 0; count--)
+        put_key(index, seed, next_key(&rest), dispatch);
+}
+
+/* The unit must be the next one. Only while dispatching is being repeated after a start may it be the very one that is there, or one of a
+ * topic that was deleted later on and made anew: then all that the queue holds lies behind it. */
+static int place_unit(const struct message_store *store, const struct consume_queue *queue, const struct message_dispatch *dispatch,
+                      bool *append)
+{
+    struct consume_queue_unit unit;
+    *append = true;
+    if (queue->files.count == 0)
+        return 0;
+    if (dispatch->queue_offset == queue->max_offset && dispatch->physical_offset >= queue->max_physical_offset)
+        return 0;
+    *append = false;
+    if (consume_queue_get_any(queue, dispatch->queue_offset, &unit) && unit.physical_offset == dispatch->physical_offset &&
+        unit.size == (int32_t)dispatch->size)
+        return 0;
+    bool repeated = dispatch->physical_offset < store->recovered_position;
+    if (repeated && consume_queue_get(queue, queue->min_offset, &unit) && unit.physical_offset > dispatch->physical_offset)
+        return 0;
+    return ERROR_DAMAGED;
+}
+
+static int dispatched(struct message_store *store, const struct message_dispatch *dispatch)
+{
+    int64_t end = dispatch->physical_offset + dispatch->size;
+    if (end > store->dispatched_offset)
+        store->dispatched_offset = end;
+    return 0;
+}
+
+/* Committed, so it is there for good and on every node, but no queue can be named so. Stopping would stop every node at every start. */
+static int pass_over(struct message_store *store, const struct message_dispatch *dispatch)
+{
+    LOG_ERROR("the message at %lld names a topic or queue that cannot be and goes to none: queue %d of \"%.*s\"",
+              (long long)dispatch->physical_offset, (int)dispatch->queue_id, dispatch->topic.size > 300 ? 300 : (int)dispatch->topic.size,
+              (const char *)dispatch->topic.data);
+    return dispatched(store, dispatch);
+}
+
+int message_store_dispatch(struct message_store *store, struct slice record, struct message_dispatch *dispatch)
+{
+    struct queue_node *node = NULL;
+    bool add_unit = false;
+    uint32_t keys = 0;
+    int rv = message_dispatch_decode(record, dispatch);
+    if (rv != 0)
+        return rv;
+    int transaction = dispatch->sys_flag & MESSAGE_TRANSACTION_MASK;
+
+    if (transaction == 0 || transaction == MESSAGE_TRANSACTION_COMMIT) {
+        node = queue_table_find(store->queues, dispatch->topic, dispatch->queue_id);
+        if (node == NULL && (!queue_table_is_safe(dispatch->topic) || dispatch->queue_id < 0))
+            return pass_over(store, dispatch);
+        if (node == NULL) {
+            struct error error = {0};
+            node = queue_table_add(store->queues, dispatch->topic, dispatch->queue_id, &error);
+            if (node == NULL)
+                return error.code;
+        }
+        rv = place_unit(store, &node->queue, dispatch, &add_unit);
+        if (rv != 0)
+            return rv;
+        if (add_unit) {
+            rv = consume_queue_prepare(&node->queue, dispatch->queue_offset);
+            if (rv != 0)
+                return rv;
+        }
+    }
+    /* A record at or before the newest one in the index has its entries: dispatching is being repeated. */
+    if (store->index != NULL && transaction != MESSAGE_TRANSACTION_ROLLBACK && dispatch->physical_offset > index_service_end(store->index)) {
+        keys = count_keys(dispatch);
+        if (keys >= store->config.index_entries)
+            keys = store->config.index_entries - 1;
+        if (keys > 0) {
+            rv = index_service_reserve(store->index, keys);
+            if (rv == ERROR_NO_SPACE)
+                return rv;
+            if (rv != 0) {
+                store->index->not_indexed++;
+                keys = 0;
+            }
+        }
+    }
+
+    if (add_unit) {
+        struct consume_queue_unit unit = {dispatch->physical_offset, (int32_t)dispatch->size, tags_code_of(store, node, dispatch)};
+        rv = consume_queue_append(&node->queue, dispatch->queue_offset, &unit);
+        assert(rv == 0);
+        queue_table_mark(store->queues, node);
+    }
+    if (keys > 0) {
+        int32_t seed = node != NULL ? node->key_seed : java_string_hash_continue(java_string_hash(dispatch->topic), SLICE_LITERAL("#"));
+        put_keys(store->index, seed, dispatch, keys);
+    }
+    return dispatched(store, dispatch);
+}
