@@ -59,4 +59,10 @@ int client_queues(struct ledgermq_client *client, const char *topic, bool publis
 int client_topic_brokers(struct ledgermq_client *client, const char *topic, char (**addresses)[REMOTING_ADDRESS_MAX],
                          size_t *count, struct error *error);
 
+/* Loop thread: heart-beats to brokers that got none in this period; the period's end; the end of all. */
+void client_group_greet(void *client);
+void client_group_forget_greeted(struct ledgermq_client *client);
+void client_group_heartbeat(struct remoting_delay *delay);
+void client_groups_free(struct ledgermq_client *client);
+
 #endif

@@ -1,11 +1,11 @@
-#include "client/pull_consumer.h"
-
+/* The pull consumer, and reading messages by id and key (DefaultMQPullConsumerImpl, MQAdminImpl 4.9.8). */
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <uthash.h>
 
+#include "client/client.h"
 #include "client/stored_message.h"
 #include "proto/headers.h"
 #include "proto/request_code.h"

@@ -9,7 +9,7 @@
 #include <zlib.h>
 
 #include "client/ledgermq.h"
-#include "client/producer.h"
+#include "client/send.h"
 #include "proto/message.h"
 #include "proto/request_code.h"
 #include "proto/response_code.h"
@@ -232,7 +232,7 @@ START_TEST(test_retry_codes)
 {
     struct ledgermq_send_result result;
     struct ledgermq_error error = {0};
-    ck_assert(producer_may_retry(code_rows[_i].code) == code_rows[_i].again);
+    ck_assert(send_may_retry(code_rows[_i].code) == code_rows[_i].again);
     world.code = code_rows[_i].code;
     world.failures = -1;
     world.brokers[1] = broker_at(1, "broker-b", world.other.address);

@@ -1,0 +1,130 @@
+#include "client/producer_message.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <zlib.h>
+
+#include "client/client.h"
+#include "proto/message.h"
+#include "proto/response_code.h"
+#include "proto/topic_validator.h"
+
+#define COMPRESS_LEVEL 5
+#define PROPERTY_COUNT_MAX 1024u
+
+/* Names that RocketMQ keeps for itself (MessageConst.STRING_HASH_SET). */
+static const char *const reserved_names[] = {
+    "TRACE_ON",
+    "MSG_REGION",
+    "KEYS",
+    "TAGS",
+    "WAIT",
+    "DELAY",
+    "RETRY_TOPIC",
+    "REAL_TOPIC",
+    "REAL_QID",
+    "TRAN_MSG",
+    "PGROUP",
+    "MIN_OFFSET",
+    "MAX_OFFSET",
+    "BUYER_ID",
+    "ORIGIN_MESSAGE_ID",
+    "TRANSFER_FLAG",
+    "CORRECTION_FLAG",
+    "MQ2_FLAG",
+    "RECONSUME_TIME",
+    "UNIQ_KEY",
+    "MAX_RECONSUME_TIMES",
+    "CONSUME_START_TIME",
+    "__transactionId__",
+    "INSTANCE_ID",
+    "CORRELATION_ID",
+    "REPLY_TO_CLIENT",
+    "TTL",
+    "ARRIVE_TIME",
+    "PUSH_REPLY_TIME",
+    "CLUSTER",
+    "MSG_TYPE",
+};
+
+static bool has_separator(const char *text)
+{
+    return strpbrk(text, "\001\002") != NULL;
+}
+
+static int check_properties(const struct ledgermq_message *message, struct ledgermq_error *error)
+{
+    if (message->property_count > PROPERTY_COUNT_MAX)
+        return client_error_text(error, LEDGERMQ_INVALID, 0, "more than %u properties", PROPERTY_COUNT_MAX);
+    if ((message->tags != NULL && has_separator(message->tags)) ||
+        (message->keys != NULL && has_separator(message->keys)))
+        return client_error_text(error, LEDGERMQ_INVALID, 0, "tags and keys may not hold the characters 1 and 2");
+    for (size_t i = 0; i < message->property_count; i++) {
+        const struct ledgermq_property *property = &message->properties[i];
+        if (property->name == NULL || property->value == NULL || property->name[0] == '\0' ||
+            property->value[0] == '\0')
+            return client_error_text(error, LEDGERMQ_INVALID, 0, "property %zu has no name or no value", i);
+        if (has_separator(property->name) || has_separator(property->value))
+            return client_error_text(error, LEDGERMQ_INVALID, 0,
+                                     "property %.100s: name and value may not hold the characters 1 and 2",
+                                     property->name);
+        for (size_t k = 0; k < sizeof reserved_names / sizeof reserved_names[0]; k++)
+            if (strcmp(property->name, reserved_names[k]) == 0)
+                return client_error_text(error, LEDGERMQ_INVALID, 0,
+                                         "property %s is RocketMQ's own: choose another name", property->name);
+    }
+    return LEDGERMQ_OK;
+}
+
+int producer_message_check(const struct ledgermq_message *message, size_t max_body_size, struct ledgermq_error *error)
+{
+    struct error cause = {0};
+    if (topic_validate(slice_of_text(message->topic), &cause) != 0)
+        return client_error_text(error, LEDGERMQ_INVALID, 0, "topic %.150s: %.250s",
+                                 message->topic == NULL ? "" : message->topic, cause.message);
+    if (topic_forbids_send(slice_of_text(message->topic)))
+        return client_error_text(error, LEDGERMQ_INVALID, 0, "topic %s is the broker's own: nobody may send to it",
+                                 message->topic);
+    if (message->body == NULL || message->body_size == 0)
+        return client_error_text(error, LEDGERMQ_INVALID, 0, "the message has no body");
+    if (message->body_size > max_body_size)
+        return client_error_text(error, LEDGERMQ_INVALID, RESPONSE_MESSAGE_ILLEGAL,
+                                 "the body has %zu bytes, max_body_size is %zu", message->body_size, max_body_size);
+    if (message->delay_level < 0)
+        return client_error_text(error, LEDGERMQ_INVALID, 0, "delay level %d is negative", message->delay_level);
+    return check_properties(message, error);
+}
+
+static void put_property(struct buffer *out, const char *name, const char *value)
+{
+    message_property_append(out, 0, slice_of_text(name), slice_of_text(value));
+}
+
+void producer_message_properties(struct buffer *out, const struct ledgermq_message *message, const char *id)
+{
+    char number[16];
+    for (size_t i = 0; i < message->property_count; i++)
+        put_property(out, message->properties[i].name, message->properties[i].value);
+    if (message->keys != NULL && message->keys[0] != '\0')
+        put_property(out, "KEYS", message->keys);
+    put_property(out, "UNIQ_KEY", id);
+    put_property(out, "WAIT", message->no_wait ? "false" : "true");
+    if (message->delay_level > 0) {
+        snprintf(number, sizeof number, "%d", message->delay_level);
+        put_property(out, "DELAY", number);
+    }
+    if (message->tags != NULL && message->tags[0] != '\0')
+        put_property(out, "TAGS", message->tags);
+}
+
+void *producer_message_compress(const void *body, size_t *size)
+{
+    uLongf room = compressBound((uLong)*size);
+    void *out = malloc(room);
+    if (out == NULL || compress2(out, &room, body, (uLong)*size, COMPRESS_LEVEL) != Z_OK || room >= *size) {
+        free(out);
+        return NULL;
+    }
+    *size = room;
+    return out;
+}
