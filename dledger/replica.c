@@ -305,6 +305,10 @@ static int start_driver(struct replica *replica, raft_index committed, struct er
         return rv;
     replica->phase = REPLICA_RUNNING;
     replica->mute_reason = PEER_NOT_MUTE;
+    if (replica->checkpoint.forgot) {
+        replica->checkpoint.forgot = false;
+        replica->checkpoint_dirty = true;
+    }
     raft_driver_persisted(&replica->driver, raft_driver_last(&replica->driver));
     replica->io.hello_changed(replica->io.context);
     return 0;
@@ -366,6 +370,7 @@ static int bootstrap(struct replica *replica, struct error *error)
 }
 
 static bool apply_committed(struct replica *replica, raft_index target, uint32_t count_max);
+static void fill_checkpoint(struct replica *replica, struct checkpoint *checkpoint);
 
 /* Raft index of the first entry that ends behind position, last + 1 when there is none. */
 static raft_index index_at(const struct replica *replica, uint64_t position)
@@ -456,18 +461,27 @@ int replica_start(struct replica *replica, struct message_store *store, struct e
         replica->mute_reason = PEER_MUTE_EMPTY;
         replica->mute_since_us = now_us(replica);
         LOG_WARN("the vote file is missing: this member does not vote until it has caught up with a leader");
-    } else if (replica->member_count > 1 && !replica->options.force_start && checkpoint->present && !checkpoint->clean &&
-               !replica->same_boot && (checkpoint->durability == DURABILITY_A || replica->lost_committed)) {
+    } else if (replica->member_count > 1 && !replica->options.force_start && checkpoint->present &&
+               (checkpoint->forgot || (!checkpoint->clean && !replica->same_boot &&
+                                       (checkpoint->durability == DURABILITY_A || replica->lost_committed)))) {
         replica->phase = REPLICA_MUTE;
         replica->mute_reason = PEER_MUTE_UNCLEAN;
         replica->mute_since_us = now_us(replica);
+        replica->checkpoint.forgot = true;
         LOG_WARN("the machine went down uncleanly in durability class A: this member does not vote until it has caught up with a leader");
     } else {
         rv = start_driver(replica, committed, error);
     }
+    if (rv != 0)
+        return rv;
+    /* Before anything is appended or answered the disk must say that this run has begun: a power cut in its first second must not look like
+     * what a clean stop left behind. */
     replica->checkpoint.clean = false;
+    fill_checkpoint(replica, &replica->checkpoint);
+    char path[512];
+    path_in(replica, "checkpoint", path, sizeof path);
     replica->checkpoint_dirty = true;
-    return rv;
+    return checkpoint_save(&replica->checkpoint, replica->env, path, error);
 }
 
 void replica_close(struct replica *replica)
@@ -760,8 +774,17 @@ static void start_sync(struct replica *replica)
 {
     struct raft_driver *driver = &replica->driver;
 
-    if (replica->syncing || !driver->started || driver->failed || replica->options.durability != DURABILITY_B)
+    if (replica->syncing || !driver->started || driver->failed)
         return;
+    if (replica->options.durability == DURABILITY_A) {
+        /* Nobody waits for it: a checkpoint may only claim what is durable, and starts are short when it is young. */
+        if (now_us(replica) < replica->lazy_sync_due_us || !ledger_sync_next(&replica->ledger, &replica->sync))
+            return;
+        replica->lazy_sync_due_us = now_us(replica) + REPLICA_CHECKPOINT_MS * 1000ull;
+        replica->syncing = true;
+        replica->io.sync(replica->io.context, &replica->sync);
+        return;
+    }
     if (driver->raft.last_stored >= raft_driver_last(driver))
         return;
     if (!ledger_sync_next(&replica->ledger, &replica->sync)) {

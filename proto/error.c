@@ -44,8 +44,10 @@ void error_wrap(struct error *error, const char *format, ...)
     size_t at = strlen(where);
     memcpy(error->message, where, at);
     memcpy(error->message + at, ": ", 2);
-    strncpy(error->message + at + 2, inner, sizeof error->message - at - 3);
-    error->message[sizeof error->message - 1] = '\0';
+    size_t left = sizeof error->message - at - 3;
+    size_t size = strnlen(inner, left);
+    memcpy(error->message + at + 2, inner, size);
+    error->message[at + 2 + size] = '\0';
 }
 
 const char *error_text(int code)

@@ -11,6 +11,7 @@
 #include "proto/ledger_entry.h" /* crc32c */
 
 /* A slot: magic 4 | version 4 | size of what follows 4 | crc32c of what follows 4 | fields in the order of encode(). */
+#define FORGOT_BIT 0x80u /* in the byte of the durability class */
 #define CHECKPOINT_MAGIC 0x4C4D5143u /* "LMQC" */
 #define HEAD_SIZE 16u
 #define FIXED_SIZE 110u
@@ -48,7 +49,7 @@ static size_t encode(const struct checkpoint *c, uint64_t sequence, uint8_t *slo
     at = put64(at, c->boot_id);
     at = put64(at, c->incarnation);
     *at++ = c->clean ? 1 : 0;
-    *at++ = c->durability;
+    *at++ = (uint8_t)(c->durability | (c->forgot ? FORGOT_BIT : 0));
     at = put32(at, c->configuration_size);
     at = put32(at, c->term_count);
     memcpy(at, c->configuration, c->configuration_size);
@@ -93,6 +94,8 @@ static bool decode(const uint8_t *slot, struct checkpoint *c)
     c->incarnation = cursor_u64(&cursor);
     c->clean = cursor_u8(&cursor) != 0;
     c->durability = cursor_u8(&cursor);
+    c->forgot = (c->durability & FORGOT_BIT) != 0;
+    c->durability &= (uint8_t)~FORGOT_BIT;
     c->configuration_size = cursor_u32(&cursor);
     c->term_count = cursor_u32(&cursor);
     if (c->configuration_size > CHECKPOINT_CONFIGURATION_MAX || c->term_count > CHECKPOINT_TERMS_MAX)

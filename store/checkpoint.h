@@ -40,6 +40,7 @@ struct checkpoint {
     uint64_t incarnation;    /* of this directory: random, made at its first start */
     bool clean;              /* written by a clean stop */
     uint8_t durability;      /* enum durability_class of the run that wrote it */
+    bool forgot;             /* lost acknowledged entries and has not caught up with a leader since: mute, whatever else it says */
 };
 
 /* Reads the file (missing file or no good slot: present = false, 0). ERROR_IO. */
