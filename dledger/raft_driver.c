@@ -206,7 +206,7 @@ static void send_message(struct raft_driver *driver, struct raft_message *messag
         out.append_result.rejected = result->rejected;
         out.append_result.last_index = result->last_log_index;
         out.append_result.features = result->features;
-        out.append_result.capacity = result->capacity;
+        out.append_result.capacity = driver->capacity;
         break;
     }
     case RAFT_REQUEST_VOTE:
@@ -250,7 +250,7 @@ static int driver_step(struct raft_driver *driver, struct raft_event *event)
     int rv;
 
     event->time = driver_now(driver);
-    event->capacity = 0xffff;
+    event->capacity = driver->capacity;
     driver->steps++;
     rv = raft_step(&driver->raft, event, &update);
     driver->timeout_ms = raft_timeout(&driver->raft);
@@ -377,6 +377,7 @@ int raft_driver_init(struct raft_driver *driver, struct env *env, struct ledger 
     *driver = (struct raft_driver){.env = env, .ledger = ledger, .votes = votes, .io = *io, .options = *options};
     driver->timeout_ms = UINT64_MAX;
     driver->sync_cap = UINT64_MAX;
+    driver->capacity = 0xffff;
     driver->entry_capacity = ENTRIES_INITIAL;
     driver->entries = malloc(ENTRIES_INITIAL * sizeof *driver->entries);
     if (driver->entries == NULL)
@@ -595,7 +596,7 @@ uint64_t raft_driver_leader(struct raft_driver *driver)
     raft_id id;
     const char *address;
 
-    if (!driver->started)
+    if (!driver->started || driver->failed)
         return 0;
     raft_leader(&driver->raft, &id, &address);
     return id;

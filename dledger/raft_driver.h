@@ -65,6 +65,7 @@ struct raft_driver {
     raft_index commit;      /* monotonic maximum */
     raft_time timeout_ms;   /* when raft_driver_tick() is due */
     raft_time leader_tick_ms; /* last time the leader's timer ran */
+    uint16_t capacity;      /* told to the others in results: 0 = no room for more entries */
     raft_index sync_cap;    /* a sync in flight proves nothing above this */
 
     /* Where the bytes of the step's new entries stand (one contiguous run). */

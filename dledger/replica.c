@@ -720,6 +720,29 @@ static void note_room(struct replica *replica)
         LOG_INFO("ledger in %s: there is room again", replica->dir);
     replica->reserve_failed = result != 0;
     replica->reserve_errno = -result;
+    replica->driver.capacity = result != 0 ? 0 : 0xffff;
+}
+
+/* A leader without room is no use while another member has some. */
+static void hand_over_when_full(struct replica *replica, uint64_t now)
+{
+    uint64_t best = 0;
+    raft_index best_match = 0;
+
+    if (!replica->reserve_failed || !replica->accepting || replica->ledger.end_position + LEDGER_ENTRY_SIZE_MAX < replica->ledger.reserved_end ||
+        now < replica->hand_over_due_us)
+        return;
+    replica->hand_over_due_us = now + REPLICA_HAND_OVER_MS * 1000ull;
+    for (int i = 0; i < replica->member_count; i++) {
+        const struct replica_peer *peer = &replica->peers[i];
+        raft_index match;
+        if (peer->connected && !peer->full && raft_match_index(&replica->driver.raft, (raft_id)i + 1, &match) == 0 && match >= best_match) {
+            best = (uint64_t)i + 1;
+            best_match = match;
+        }
+    }
+    if (best != 0 && raft_driver_transfer(&replica->driver, best) == 0)
+        LOG_WARN("no room here: leadership is handed to %s", replica->members[best - 1].id);
 }
 
 static bool submit_gathered(struct replica *replica)
@@ -1160,8 +1183,11 @@ void replica_receive(struct replica *replica, uint64_t from, const struct peer_m
         answer_fetch(replica, from, message);
     else if (message->type == PEER_FETCH_RESULT)
         receive_fetched(replica, from, message, body);
-    else
+    else {
+        if (message->type == PEER_APPEND_ENTRIES_RESULT)
+            replica->peers[from - 1].full = message->append_result.capacity == 0;
         raft_driver_receive(&replica->driver, from, message, body);
+    }
 }
 
 /* ---- turn and tick ---- */
@@ -1223,6 +1249,7 @@ void replica_tick(struct replica *replica)
         replica->announced = replica->driver.commit;
         raft_driver_announce_commit(&replica->driver);
     }
+    hand_over_when_full(replica, now);
     if (replica->apply_stalled)
         replica->apply_stalled = false; /* try again in the next turn */
     if (now >= replica->checkpoint_due_us && !replica->saving && replica->checkpoint_dirty && replica->phase == REPLICA_RUNNING) {

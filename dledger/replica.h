@@ -17,6 +17,7 @@
 #define REPLICA_SNAPSHOT_BYTES (64u << 20) /* a metadata snapshot every so many bytes of log */
 #define REPLICA_CHECKPOINT_MS 1000u
 #define REPLICA_STORE_SYNC_MS 30000u       /* queues and index made durable this often */
+#define REPLICA_HAND_OVER_MS 3000u        /* between two tries of a full leader to find another one */
 #define REPLICA_ANNOUNCE_MS 3u             /* an idle leader tells its followers the commit index after this */
 #define REPLICA_ROUND_AGE_US 3000u         /* a round older than this no longer holds back the next one */
 #define REPLICA_ROUND_BYTES (256u << 10)   /* neither does a round when this much has been gathered */
@@ -59,6 +60,7 @@ struct replica_io {
 struct replica_peer {
     bool connected;
     bool greeted; /* its hello has been seen on this connection */
+    bool full;    /* it said that it has no room for more entries */
     struct peer_hello hello;
 };
 
@@ -131,6 +133,7 @@ struct replica {
     bool reserve_failed;
     int reserve_errno;
     uint64_t reserve_retry_us;
+    uint64_t hand_over_due_us; /* a full leader tries to hand over, not before this */
 
     uint64_t announce_due_us; /* 0 = nothing to announce */
     raft_index announced;
