@@ -429,6 +429,7 @@ int replica_start(struct replica *replica, struct message_store *store, struct e
     position = replica->same_boot ? checkpoint->dispatched_position : checkpoint->synced_dispatched_position;
     if (!checkpoint->present)
         position = 0;
+    store->synced_position = (int64_t)checkpoint->synced_dispatched_position;
     rv = message_store_recover(store, (int64_t)position, error);
     if (rv != 0)
         return rv;
