@@ -14,6 +14,7 @@
 #define DIAL_BACKOFF_MIN_MS 20u
 #define DIAL_BACKOFF_MAX_MS 500u
 #define TIMER_MS 20u
+#define PROBE_MS 1000u
 
 enum connection_mode { MODE_UNKNOWN, MODE_PEER, MODE_DLEDGER };
 
@@ -81,6 +82,7 @@ static void on_connection_closed(uv_handle_t *handle)
 }
 
 static void start_dial(struct peer_network *network, struct peer_link *link, bool probe);
+static void on_timer(uv_timer_t *timer);
 
 static void connection_close(struct peer_connection *connection)
 {
@@ -111,6 +113,8 @@ static void connection_close(struct peer_connection *connection)
         network->callbacks.lost(network->callbacks.context, id);
         link->next_dial_ms = 0;
         link->backoff_ms = DIAL_BACKOFF_MIN_MS;
+        link->probe_until_ms = uv_now(network->loop) + PROBE_MS;
+        uv_timer_start(&network->timer, on_timer, TIMER_MS, 0);
         /* Is its process gone? The dialler's own reconnect tells; the other side asks with a connect of its own. */
         if (network->replica->id < id)
             start_dial(network, link, false);
@@ -633,6 +637,8 @@ static void on_timer(uv_timer_t *timer)
         struct peer_link *link = &network->links[i];
         if (link->id > network->replica->id && link->connection == NULL && link->dialing == NULL && now >= link->next_dial_ms)
             start_dial(network, link, false);
+        if (link->id < network->replica->id && link->connection == NULL && link->probe == NULL && now < link->probe_until_ms)
+            start_dial(network, link, true);
     }
     for (struct peer_connection *connection = network->connections; connection != NULL; connection = next) {
         next = connection->next;

@@ -32,6 +32,7 @@ struct peer_link {
     struct peer_connection *connection; /* greeted */
     struct peer_connection *dialing;
     struct peer_connection *probe;      /* connect that only asks whether the process is there */
+    uint64_t probe_until_ms;            /* ask again until then: a dying process may close its port last */
     uint64_t next_dial_ms;              /* uv_now() */
     uint32_t backoff_ms;
     char refusal[128];                  /* last reason logged, so that a retry loop does not fill the log */

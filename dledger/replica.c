@@ -746,6 +746,42 @@ static void hand_over_when_full(struct replica *replica, uint64_t now)
         LOG_WARN("no room here: leadership is handed to %s", replica->members[best - 1].id);
 }
 
+/* What was gathered never reached the log: its requests are refused, and the queue offsets it was given are handed out again. */
+static void refuse_gathered(struct replica *replica, int code)
+{
+    raft_index first = raft_driver_last(&replica->driver); /* DLedger index of the first gathered entry */
+    struct append_entry_request **link = &replica->pending_head;
+    struct append_entry_request *tail = NULL;
+    struct append_entry_request *refused;
+    const uint8_t *at = replica->gather.data;
+
+    for (uint32_t i = 0; i < replica->gather_count; i++) {
+        struct ledger_entry entry;
+        struct message_dispatch dispatch;
+        if (ledger_entry_decode(&entry, at) == 0 && entry.kind == LEDGER_ENTRY_MESSAGE &&
+            message_dispatch_decode(slice_of(at + LEDGER_ENTRY_HEADER_SIZE, entry.body_size), &dispatch) == 0) {
+            struct consume_queue *queue = message_store_queue(replica->store, dispatch.topic, dispatch.queue_id, false, NULL);
+            if (queue != NULL && dispatch.queue_offset < queue->append_offset)
+                queue->append_offset = dispatch.queue_offset;
+        }
+        at += replica->gather_sizes[i];
+    }
+    drop_gathered(replica);
+    while (*link != NULL && (*link)->index < first) {
+        tail = *link;
+        link = &(*link)->next;
+    }
+    refused = *link;
+    *link = NULL;
+    replica->pending_tail = tail;
+    while (refused != NULL) {
+        struct append_entry_request *next = refused->next;
+        refused->code = code;
+        refused->done(refused);
+        refused = next;
+    }
+}
+
 static bool submit_gathered(struct replica *replica)
 {
     struct ledger *ledger = &replica->ledger;
@@ -764,10 +800,10 @@ static bool submit_gathered(struct replica *replica)
         const uint8_t *last = replica->gather.data + size - replica->gather_sizes[count - 1];
         end = load_u64(last + 24) + replica->gather_sizes[count - 1];
     }
-    /* Behind the step there is no way back, so the room must be there before it. What was gathered keeps its places (queue offsets were given out
-     * in order) and waits for the pool, or for its deadline. */
+    /* Behind the step there is no way back, so the room must be there before it. */
     if (end + LEDGER_BLANK_SIZE > ledger->reserved_end && raft_driver_make_room(&replica->driver, end + LEDGER_BLANK_SIZE, count) != 0) {
         note_room(replica);
+        refuse_gathered(replica, ERROR_NO_SPACE);
         return false;
     }
     rv = raft_driver_submit(&replica->driver, replica->gather.data, size, count);
