@@ -8,14 +8,15 @@ import time
 import zlib
 
 import remoting
-from cluster import BIN, check, free_base, wait_for
+from cluster import BIN, Ports, check, wait_for
 from e2e import case
 
 
 class NameServer:
     def __init__(self, folder, *lines):
         self.folder = folder
-        self.port = free_base()
+        self.ports = Ports()
+        self.port = self.ports.base
         self.address = f"127.0.0.1:{self.port}"
         self.conf = os.path.join(folder, "namesrv.conf")
         with open(self.conf, "w", encoding="ascii") as file:
@@ -30,6 +31,7 @@ class NameServer:
     def __exit__(self, *_):
         self.process.kill()
         self.process.wait()
+        self.ports.release()
 
     def start(self):
         self.process = subprocess.Popen([os.path.join(BIN, "mqnamesrv"), "-c", self.conf], stdout=subprocess.DEVNULL,  # pylint: disable=consider-using-with

@@ -36,34 +36,36 @@ def wait_for(what, seconds, condition):
         time.sleep(0.01)
 
 
-def free_base(span=210):
-    """First port of a range in which nobody listens, from TEST_PORT on. The range is locked by a file for the life of this process."""
-    base = int(os.environ.get("TEST_PORT", "20400"))
-    for candidate in range(base, 60000, 400):
-        lock = socket.socket()
-        try:
-            lock.bind(("127.0.0.1", candidate + span + 1))  # held: the next process takes the next range
-        except OSError:
+class Ports:
+    """A range of ports in which nobody listens, from TEST_PORT on and below those that the kernel hands out. Taken until release()."""
+
+    def __init__(self, span=210):
+        for base in range(int(os.environ.get("TEST_PORT", "20400")), 32000, 400):
+            lock = socket.socket()
+            try:
+                lock.bind(("127.0.0.1", base + span + 1))  # another process then takes the next range
+            except OSError:
+                lock.close()
+                continue
+            used = [base + i for i in range(9)] + [base + 98 + 10 * i + k for i in range(9) for k in (0, 2)] + [base + 200 + i for i in range(9)]
+            if all(self.is_free(port) for port in used):
+                self.base, self.lock = base, lock
+                return
             lock.close()
-            continue
-        used = False
-        for port in [candidate + i for i in range(9)] + [candidate + 98 + 10 * i + k for i in range(9) for k in (0, 2)] + \
-                [candidate + 200 + i for i in range(9)]:
-            with socket.socket() as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                try:
-                    probe.bind(("0.0.0.0", port))
-                except OSError:
-                    used = True
-                    break
-        if not used:
-            free_base.locks.append(lock)
-            return candidate
-        lock.close()
-    raise Failed("no free range of ports")
+        raise Failed("no free range of ports")
 
+    @staticmethod
+    def is_free(port):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("0.0.0.0", port))
+                return True
+            except OSError:
+                return False
 
-free_base.locks = []
+    def release(self):
+        self.lock.close()
 
 
 class Cluster:
@@ -71,7 +73,8 @@ class Cluster:
 
     def __init__(self, nodes=3, durability="A", settings=(), folder=None, stores=None):
         """stores: node -> folder that its store is to be in."""
-        self.base = free_base()
+        self.ports = Ports()
+        self.base = self.ports.base
         self.nodes = nodes
         self.durability = durability
         # Small files: a test fills and rolls several of them.
@@ -90,6 +93,7 @@ class Cluster:
         try:
             self.stop()
         finally:
+            self.ports.release()
             if kind is not None and os.environ.get("E2E_KEEP"):
                 print(f"   kept: {self.folder}")
             elif self.own_folder:
