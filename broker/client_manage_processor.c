@@ -53,8 +53,10 @@ static void need_group_and_retry_topic(struct broker *broker, const struct consu
     if ((size_t)size >= sizeof topic)
         return;
     if (topic_config_create_in_send_back(broker, slice_of(topic, (size_t)size), queue_nums, PERM_READ | PERM_WRITE,
-                                         consumer->unit_mode ? TOPIC_SYS_FLAG_UNIT_SUB : 0, one_ready, wait) == 0)
+                                         consumer->unit_mode ? TOPIC_SYS_FLAG_UNIT_SUB : 0, one_ready, wait) == 0) {
         wait->left++;
+        client_registry_notify_again(broker, consumer->group_name);
+    }
 }
 
 static void heart_beat(struct broker *broker, struct request *request)

@@ -34,6 +34,7 @@ struct client_registry_timers {
     struct broker *broker; /* NULL when closed */
     uv_timer_t scan;
     uv_timer_t notify;
+    uv_timer_t again;
     int open;
 };
 
@@ -161,6 +162,46 @@ static void group_changed(struct broker *broker, struct client_group *group)
     uint64_t since_ms = (env_monotonic_us(&broker->env) - registry->notified_us) / 1000;
     uint64_t wait_ms = since_ms >= CLIENT_REGISTRY_NOTIFY_MS ? 0 : CLIENT_REGISTRY_NOTIFY_MS - since_ms;
     uv_timer_start(&registry->timers->notify, notify_fired, wait_ms, 0);
+}
+
+static void again_fired(uv_timer_t *timer)
+{
+    struct client_registry_timers *timers = timer->data;
+    if (timers->broker != NULL)
+        client_registry_notify_again_due(timers->broker);
+}
+
+static void again_start(struct client_registry *registry)
+{
+    if (registry->timers != NULL && !uv_is_active((uv_handle_t *)&registry->timers->again))
+        uv_timer_start(&registry->timers->again, again_fired, CLIENT_REGISTRY_NOTIFY_AGAIN_MS, 0);
+}
+
+void client_registry_notify_again(struct broker *broker, struct slice name)
+{
+    struct client_group *group = client_registry_consumer_group(broker->clients, name);
+    if (group == NULL)
+        return;
+    group->notify_again_us = env_monotonic_us(&broker->env) + CLIENT_REGISTRY_NOTIFY_AGAIN_MS * 1000ull;
+    again_start(broker->clients);
+}
+
+void client_registry_notify_again_due(struct broker *broker)
+{
+    uint64_t now_us = env_monotonic_us(&broker->env);
+    bool more = false;
+    for (struct client_group *group = broker->clients->consumers; group != NULL; group = group->hh.next) {
+        if (group->notify_again_us == 0)
+            continue;
+        if (group->notify_again_us > now_us) {
+            more = true;
+            continue;
+        }
+        group->notify_again_us = 0;
+        group_changed(broker, group);
+    }
+    if (more)
+        again_start(broker->clients);
 }
 
 void client_registry_notify_due(struct broker *broker)
@@ -494,11 +535,13 @@ int client_registry_open(struct broker *broker, struct error *error)
     if (timers == NULL)
         return 0;
     timers->broker = broker;
-    timers->open = 2;
+    timers->open = 3;
     uv_timer_init(broker->loop, &timers->scan);
     uv_timer_init(broker->loop, &timers->notify);
+    uv_timer_init(broker->loop, &timers->again);
     timers->scan.data = timers;
     timers->notify.data = timers;
+    timers->again.data = timers;
     return 0;
 }
 
@@ -524,6 +567,7 @@ void client_registry_close(struct broker *broker)
         registry->timers->broker = NULL;
         uv_close((uv_handle_t *)&registry->timers->scan, timer_closed);
         uv_close((uv_handle_t *)&registry->timers->notify, timer_closed);
+        uv_close((uv_handle_t *)&registry->timers->again, timer_closed);
         registry->timers = NULL;
     }
     while (registry->connections != NULL)

@@ -21,6 +21,7 @@ struct request;
 #define CLIENT_REGISTRY_EXPIRE_MS 120000
 #define CLIENT_REGISTRY_SCAN_MS 10000
 #define CLIENT_REGISTRY_NOTIFY_MS 20 /* changes within this time share one round of notices */
+#define CLIENT_REGISTRY_NOTIFY_AGAIN_MS 500
 
 /* One client of one group on one connection. */
 struct client_channel {
@@ -58,6 +59,7 @@ struct client_group {
     uint32_t subscription_count;
     bool notify; /* 40 is due */
     struct client_group *notify_next;
+    uint64_t notify_again_us; /* monotonic time of one more 40; 0 = none */
     UT_hash_handle hh;
 };
 
@@ -106,6 +108,10 @@ void client_registry_ensure_groups(struct broker *broker);
 int client_registry_heart_beat(struct broker *broker, const struct request *request, const struct heartbeat_data *data);
 /* Takes the connection out of both groups (either may be empty). True when it was a consumer there. */
 bool client_registry_unregister(struct broker *broker, uint64_t connection_id, struct slice producer_group, struct slice consumer_group);
+/* The group's retry topic is being made: one more 40 follows after CLIENT_REGISTRY_NOTIFY_AGAIN_MS. A client that starts looks for the topic's route
+ * once and meets it only in its next round, which would be 20 s later. */
+void client_registry_notify_again(struct broker *broker, struct slice group);
+void client_registry_notify_again_due(struct broker *broker);
 /* Removes channels silent for CLIENT_REGISTRY_EXPIRE_MS. */
 void client_registry_expire(struct broker *broker);
 /* Sends the 40s that are due. */

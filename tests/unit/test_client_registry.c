@@ -116,6 +116,24 @@ START_TEST(the_whole_group_is_told_once_of_each_change)
 }
 END_TEST
 
+START_TEST(one_more_notice_when_the_retry_topic_is_there)
+{
+    beat(1, "a", "g", one_topic, "*", 1);
+    client_registry_notify_again(broker, SLICE_LITERAL("g"));
+    client_registry_notify_again(broker, SLICE_LITERAL("nobody"));
+    notices("1:g ");
+    broker_state_pass(&state, CLIENT_REGISTRY_NOTIFY_AGAIN_MS - 1);
+    client_registry_notify_again_due(broker);
+    notices("");
+    broker_state_pass(&state, 1);
+    client_registry_notify_again_due(broker);
+    notices("1:g ");
+    broker_state_pass(&state, CLIENT_REGISTRY_NOTIFY_AGAIN_MS);
+    client_registry_notify_again_due(broker);
+    notices("");
+}
+END_TEST
+
 START_TEST(groups_that_do_not_want_notices)
 {
     struct subscription_group_config config;
@@ -247,6 +265,7 @@ int main(void)
     tcase_add_checked_fixture(test, set_up, tear_down);
     tcase_add_test(test, a_heart_beat_binds);
     tcase_add_test(test, the_whole_group_is_told_once_of_each_change);
+    tcase_add_test(test, one_more_notice_when_the_retry_topic_is_there);
     tcase_add_test(test, groups_that_do_not_want_notices);
     tcase_add_test(test, a_newer_subscription_wins_and_unnamed_topics_go);
     tcase_add_test(test, a_heart_beat_without_subscriptions_keeps_them);
