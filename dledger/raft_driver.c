@@ -276,6 +276,8 @@ static int driver_step(struct raft_driver *driver, struct raft_event *event)
         driver_fail(driver, &error);
         return RAFT_IOERR;
     }
+    if ((update.flags & (RAFT_UPDATE_STATE)) != 0)
+        memset(driver->stale_since, 0, sizeof driver->stale_since);
     if ((update.flags & (RAFT_UPDATE_STATE | RAFT_UPDATE_CURRENT_TERM)) != 0)
         driver->io.state_changed(driver->io.context);
     if ((update.flags & (RAFT_UPDATE_MESSAGES)) != 0) {
@@ -619,6 +621,21 @@ void raft_driver_hurry(struct raft_driver *driver, uint32_t delay_ms)
     driver->timeout_ms = raft_timeout(raft);
 }
 
+uint64_t raft_driver_stuck_follower(struct raft_driver *driver)
+{
+    raft_time now = driver_now(driver);
+
+    if (!raft_driver_leads(driver))
+        return 0;
+    for (unsigned i = 0; i < driver->raft.configuration.n; i++) {
+        raft_id id = driver->raft.configuration.servers[i].id;
+        raft_time since = driver->stale_since[id % 64];
+        if (since != 0 && now > since + driver->options.election_timeout_ms)
+            return id;
+    }
+    return 0;
+}
+
 int raft_driver_transfer(struct raft_driver *driver, uint64_t to)
 {
     struct raft_event event = {.type = RAFT_TRANSFER};
@@ -832,11 +849,16 @@ static void receive_append_result(struct raft_driver *driver, struct raft_messag
     struct raft_append_entries_result *result = &message->append_entries_result;
     raft_index match;
 
+    if (result->rejected == 0)
+        driver->stale_since[message->server_id % 64] = 0;
     if (result->rejected > 0 && result->term == raft_current_term(&driver->raft) &&
         raft_match_index(&driver->raft, message->server_id, &match) == 0) {
         /* Late, or the peer lost what it had acknowledged; in probe mode the core would believe it and go below the match index. */
-        if (result->rejected <= match && guarded(driver, GUARD_STALE_RESULT))
+        if (result->rejected <= match && guarded(driver, GUARD_STALE_RESULT)) {
+            if (driver->stale_since[message->server_id % 64] == 0)
+                driver->stale_since[message->server_id % 64] = driver_now(driver);
             return;
+        }
         if (result->last_log_index < match && guarded(driver, GUARD_STALE_RESULT))
             result->last_log_index = match;
     }

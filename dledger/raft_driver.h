@@ -78,6 +78,9 @@ struct raft_driver {
 
     uint64_t steps;
     uint64_t guard_hits[16];
+    /* G14: a follower that lost what it had acknowledged answers with rejections that the core ignores for good. stale_since[id % 64]: first of an
+     * unbroken row of them, 0 = none. */
+    raft_time stale_since[64];
     uint64_t refused_runs; /* runs from peers that failed their checks */
 };
 
@@ -109,6 +112,8 @@ void raft_driver_hurry(struct raft_driver *driver, uint32_t delay_ms);
 void raft_driver_move_trail(struct raft_driver *driver, raft_index index, struct slice configuration, raft_index configuration_index);
 /* An AppendEntries without entries to every follower, so that they learn the commit index now. */
 void raft_driver_announce_commit(struct raft_driver *driver);
+/* As leader: a follower that has answered with nothing but stale rejections for an election time-out, 0 = none. Only another leader repairs it. */
+uint64_t raft_driver_stuck_follower(struct raft_driver *driver);
 /* 0, ERROR_NOT_LEADER, ERROR_NOT_FOUND. */
 int raft_driver_transfer(struct raft_driver *driver, uint64_t to);
 

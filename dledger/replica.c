@@ -724,26 +724,29 @@ static void note_room(struct replica *replica)
     replica->driver.capacity = result != 0 ? 0 : 0xffff;
 }
 
-/* A leader without room is no use while another member has some. */
-static void hand_over_when_full(struct replica *replica, uint64_t now)
+/* A leader without room is no use while another member has some; and a follower that lost what it had acknowledged is repaired only by a leader
+ * that does not remember that acknowledgement. */
+static void hand_over_when_useful(struct replica *replica, uint64_t now)
 {
+    uint64_t stuck = raft_driver_stuck_follower(&replica->driver);
+    bool full = replica->reserve_failed && replica->ledger.end_position + LEDGER_ENTRY_SIZE_MAX >= replica->ledger.reserved_end;
     uint64_t best = 0;
     raft_index best_match = 0;
 
-    if (!replica->reserve_failed || !replica->accepting || replica->ledger.end_position + LEDGER_ENTRY_SIZE_MAX < replica->ledger.reserved_end ||
-        now < replica->hand_over_due_us)
+    if ((!full && stuck == 0) || !replica->accepting || now < replica->hand_over_due_us)
         return;
     replica->hand_over_due_us = now + REPLICA_HAND_OVER_MS * 1000ull;
     for (int i = 0; i < replica->member_count; i++) {
         const struct replica_peer *peer = &replica->peers[i];
         raft_index match;
-        if (peer->connected && !peer->full && raft_match_index(&replica->driver.raft, (raft_id)i + 1, &match) == 0 && match >= best_match) {
+        if (peer->connected && !peer->full && (uint64_t)i + 1 != stuck &&
+            raft_match_index(&replica->driver.raft, (raft_id)i + 1, &match) == 0 && match >= best_match) {
             best = (uint64_t)i + 1;
             best_match = match;
         }
     }
     if (best != 0 && raft_driver_transfer(&replica->driver, best) == 0)
-        LOG_WARN("no room here: leadership is handed to %s", replica->members[best - 1].id);
+        LOG_WARN("%s: leadership is handed to %s", full ? "no room here" : "a follower lost what it had acknowledged", replica->members[best - 1].id);
 }
 
 /* What was gathered never reached the log: its requests are refused, and the queue offsets it was given are handed out again. */
@@ -1286,7 +1289,7 @@ void replica_tick(struct replica *replica)
         replica->announced = replica->driver.commit;
         raft_driver_announce_commit(&replica->driver);
     }
-    hand_over_when_full(replica, now);
+    hand_over_when_useful(replica, now);
     if (replica->apply_stalled)
         replica->apply_stalled = false; /* try again in the next turn */
     if (now >= replica->checkpoint_due_us && !replica->saving && replica->checkpoint_dirty && replica->phase == REPLICA_RUNNING) {
