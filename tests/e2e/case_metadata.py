@@ -1,4 +1,5 @@
 """Topics, groups, consumer offsets and queue locks are in the log: alike on all nodes, over kills of the leader and of everything."""
+import glob
 import json
 import os
 import re
@@ -288,13 +289,16 @@ def tables_come_back_from_the_snapshot():
                 check(client.request(UPDATE_GROUP, None, b'{"groupName":"g%d"}' % i).code == 0, "200")
                 check(client.request(UPDATE_OFFSET, offset_fields(f"g{i}", f"T{i}", 1, i)).code == 0, "15")
             check(locked(client.request(LOCK, None, lock_body("A", "g0", [0, 1], "T0"))) == [0, 1], "41")
-            for i in range(1300):
+            for i in range(1200):
                 answer = client.request(remoting.SEND_V2, remoting.send_fields(f"T{i % 20}", 0), b"x" * 60000)
                 check(answer.code == 0, f"send {i}: {answer}")
-                if i == 1200:  # behind the snapshot
-                    check(client.request(DELETE_TOPIC, {"topic": "T19"}).code == 0, "215")
-                    check(client.request(UPDATE_OFFSET, offset_fields("g0", "T0", 0, 77)).code == 0, "15")
-                    cluster.create_topic("T19", 2)
+            wait_for("a snapshot on every node", 20, lambda: all(
+                glob.glob(os.path.join(cluster.folder, f"n{node}", "store", f"dledger-n{node}", "metadata.?")) for node in range(3)))
+            # Behind the snapshot, and to be applied again over it.
+            check(client.request(DELETE_TOPIC, {"topic": "T19"}).code == 0, "215")
+            check(client.request(UPDATE_OFFSET, offset_fields("g0", "T0", 0, 77)).code == 0, "15")
+            cluster.create_topic("T19", 2)
+            check(client.request(remoting.SEND_V2, remoting.send_fields("T19", 0), b"anew").code == 0, "send")
         before, _ = wait_for("equal tables", 10, lambda: alike(cluster))
         for node in range(3):
             cluster.kill(node)
