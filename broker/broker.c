@@ -75,6 +75,8 @@ static void on_role_changed(void *context)
     schedule_role_changed(broker->schedule);
     forward_role_changed(broker->forward);
     registrar_role_changed(broker);
+    if (state.accepting)
+        client_registry_ensure_groups(broker);
 }
 
 static void on_forwarded(void *context, uint64_t forward_id, struct slice client_address, uint8_t *frame, size_t frame_size)

@@ -401,6 +401,42 @@ static void begin_applying_at(struct replica *replica, raft_index first)
     replica->applied_end = end;
 }
 
+/* What opening did not verify because the checkpoint vouches for it, and what is read later without checksums: the newest committed entries. */
+static int verify_recent(struct replica *replica, int64_t committed_index, struct error *error)
+{
+    const struct ledger *ledger = &replica->ledger;
+    uint64_t end = 0;
+    uint32_t chain = 0;
+    raft_index first;
+
+    if (committed_index < 0 || !ledger_end_of(ledger, (uint64_t)committed_index, &end, &chain))
+        return 0;
+    first = index_at(replica, end > REPLICA_VERIFY_BYTES ? end - REPLICA_VERIFY_BYTES : 0);
+    if (first > 1 && !ledger_end_of(ledger, first - 2, &end, &chain))
+        return 0;
+    if (first == 1)
+        chain = 0;
+    for (raft_index i = first; (int64_t)i - 1 <= committed_index; i++) {
+        struct ledger_entry entry = {0};
+        uint64_t position = 0, term;
+        uint32_t size;
+        const uint8_t *bytes = ledger_entry(ledger, i - 1, &entry);
+        if (bytes == NULL || ledger_entry_chain(bytes, chain) != entry.chain_crc ||
+            !ledger_entry_body_ok(&entry, bytes + LEDGER_ENTRY_HEADER_SIZE)) {
+            char name[21];
+            if (!ledger_locate(ledger, i - 1, &position, &size, &term))
+                position = end;
+            mapped_file_name(position - position % ledger->data.file_size, name);
+            return error_set(error, ERROR_DAMAGED,
+                             "%s/data/%s: committed entry %llu at offset %llu is damaged; move %s away and start again: the node is refilled by its peers",
+                             replica->dir, name, (unsigned long long)(i - 1), (unsigned long long)(position % ledger->data.file_size), replica->dir);
+        }
+        chain = entry.chain_crc;
+        end = entry.position + ledger_entry_size(&entry);
+    }
+    return 0;
+}
+
 int replica_start(struct replica *replica, struct message_store *store, struct error *error)
 {
     const struct checkpoint *checkpoint = &replica->checkpoint;
@@ -411,6 +447,9 @@ int replica_start(struct replica *replica, struct message_store *store, struct e
     int rv;
 
     replica->store = store;
+    rv = verify_recent(replica, checkpoint->committed_index, error);
+    if (rv != 0)
+        return rv;
     buffer_init(&snapshot, 0);
     rv = metadata_snapshot_load(replica->env, replica->dir, checkpoint->committed_index, &snapshot, &replica->snapshot_index, error);
     if (rv == 0 && replica->snapshot_index >= 0) {
@@ -532,9 +571,14 @@ static bool apply_one(struct replica *replica)
         int rv = message_store_dispatch(replica->store, body, &dispatch);
         if (rv == ERROR_NO_SPACE) {
             if (!replica->apply_stalled)
-                LOG_ERROR("no room for queue files under %s: nothing is applied until there is", replica->options.dir);
+                LOG_ERROR("no room for queue files under %s: sends are refused until there is", replica->options.dir);
             replica->apply_stalled = true;
+            replica->apply_retry_us = now_us(replica) + REPLICA_APPLY_RETRY_MS * 1000ull;
             return false;
+        }
+        if (replica->apply_stalled && rv == 0) {
+            LOG_INFO("there is room for queue files under %s again", replica->options.dir);
+            replica->apply_stalled = false;
         }
         if (rv != 0) {
             error_set(&error, rv, "entry %llu at position %llu does not fit the queues: %s", (unsigned long long)(index - 1),
@@ -574,7 +618,7 @@ static bool apply_committed(struct replica *replica, raft_index target, uint32_t
 
     if (target > raft_driver_last(&replica->driver))
         target = raft_driver_last(&replica->driver);
-    if (replica->apply_stalled)
+    if (replica->apply_stalled && now_us(replica) < replica->apply_retry_us)
         return false;
     while (replica->applied < target && count < count_max && apply_one(replica))
         count++;
@@ -630,6 +674,10 @@ uint8_t *replica_reserve(struct replica *replica, size_t body_size, int64_t *phy
     }
     if (body_size > LEDGER_ENTRY_SIZE_MAX - LEDGER_ENTRY_HEADER_SIZE || size + LEDGER_BLANK_SIZE > ledger->data.file_size) {
         *code = ERROR_TOO_LARGE;
+        return NULL;
+    }
+    if (replica->apply_stalled) {
+        *code = ERROR_NO_SPACE;
         return NULL;
     }
     if (replica->gather.size >= REPLICA_GATHER_MAX || replica->gather_count >= REPLICA_IN_FLIGHT_MAX) {
@@ -721,7 +769,13 @@ static void note_room(struct replica *replica)
         LOG_INFO("ledger in %s: there is room again", replica->dir);
     replica->reserve_failed = result != 0;
     replica->reserve_errno = -result;
-    replica->driver.capacity = result != 0 ? 0 : 0xffff;
+}
+
+/* No room for entries, or none for the queues that they would go to. */
+static bool is_full(const struct replica *replica)
+{
+    return replica->apply_stalled ||
+           (replica->reserve_failed && replica->ledger.end_position + LEDGER_ENTRY_SIZE_MAX >= replica->ledger.reserved_end);
 }
 
 /* A leader without room is no use while another member has some; and a follower that lost what it had acknowledged is repaired only by a leader
@@ -729,7 +783,7 @@ static void note_room(struct replica *replica)
 static void hand_over_when_useful(struct replica *replica, uint64_t now)
 {
     uint64_t stuck = raft_driver_stuck_follower(&replica->driver);
-    bool full = replica->reserve_failed && replica->ledger.end_position + LEDGER_ENTRY_SIZE_MAX >= replica->ledger.reserved_end;
+    bool full = is_full(replica);
     uint64_t best = 0;
     raft_index best_match = 0;
 
@@ -1283,15 +1337,14 @@ void replica_tick(struct replica *replica)
     if (replica->phase == REPLICA_MUTE && now >= replica->fetch_sent_us + FETCH_RETRY_US)
         send_fetch(replica);
     while (replica->pending_head != NULL && now >= replica->pending_head->deadline_us)
-        pending_finish_head(replica, ERROR_QUORUM_TIMEOUT);
+        pending_finish_head(replica, replica->apply_stalled ? ERROR_NO_SPACE : ERROR_QUORUM_TIMEOUT);
     if (replica->announce_due_us != 0 && now >= replica->announce_due_us) {
         replica->announce_due_us = 0;
         replica->announced = replica->driver.commit;
         raft_driver_announce_commit(&replica->driver);
     }
+    replica->driver.capacity = is_full(replica) ? 0 : 0xffff;
     hand_over_when_useful(replica, now);
-    if (replica->apply_stalled)
-        replica->apply_stalled = false; /* try again in the next turn */
     if (now >= replica->checkpoint_due_us && !replica->saving && replica->checkpoint_dirty && replica->phase == REPLICA_RUNNING) {
         start_save(replica, replica->applied_end - replica->snapshot_position >= REPLICA_SNAPSHOT_BYTES);
         replica->checkpoint_due_us = now + REPLICA_CHECKPOINT_MS * 1000;
@@ -1319,7 +1372,7 @@ uint64_t replica_deadline_us(const struct replica *replica)
     if (replica->hurry_until_us != 0)
         EARLIER(replica->hurry_next_us);
     if (replica->apply_stalled)
-        EARLIER(now_us(replica) + 200000);
+        EARLIER(replica->apply_retry_us);
 #undef EARLIER
     return due;
 }
@@ -1366,6 +1419,8 @@ const char *replica_why_not(const struct replica *replica)
         snprintf(why, size, "this node's log failed: %.200s", replica->failure.message);
     else if (replica->reserve_failed)
         snprintf(why, size, "the broker's disk is full: no room can be reserved for the log (%s)", strerror(replica->reserve_errno));
+    else if (replica->apply_stalled)
+        snprintf(why, size, "the broker's disk is full: no room for queue files");
     else if (replica->stopping)
         snprintf(why, size, "the broker is shutting down");
     else if (replica->phase == REPLICA_WAITING)
@@ -1389,7 +1444,7 @@ void replica_state(const struct replica *replica, struct dledger_state *state)
     struct raft *raft = (struct raft *)(uintptr_t)&replica->driver.raft;
 
     *state = (struct dledger_state){
-        .accepting = replica->accepting && !replica->reserve_failed,
+        .accepting = replica->accepting && !replica->reserve_failed && !replica->apply_stalled,
         .term = replica->driver.started ? raft_current_term(raft) : replica->votes.term,
         .leader = replica_leader_member(replica),
         .last_index = replica->ledger.last_index,
@@ -1401,7 +1456,7 @@ void replica_state(const struct replica *replica, struct dledger_state *state)
         .up_since_ms = replica->up_since_ms,
         .fdatasync_count = replica->fdatasync_count,
         .failed = replica->phase == REPLICA_FAILED,
-        .disk_full = replica->reserve_failed,
+        .disk_full = replica->reserve_failed || replica->apply_stalled,
         .member_count = replica->member_count,
     };
     switch (replica->driver.started && !replica->driver.failed ? raft_state(raft) : RAFT_UNAVAILABLE) {

@@ -18,6 +18,8 @@
 #define REPLICA_CHECKPOINT_MS 1000u
 #define REPLICA_STORE_SYNC_MS 30000u       /* queues and index made durable this often */
 #define REPLICA_HAND_OVER_MS 3000u        /* between two tries of a full leader to find another one */
+#define REPLICA_APPLY_RETRY_MS 200u       /* between tries while queue files find no room */
+#define REPLICA_VERIFY_BYTES (64u << 20)   /* read without their checksums later on, so checked at every start */
 #define REPLICA_ANNOUNCE_MS 3u             /* an idle leader tells its followers the commit index after this */
 #define REPLICA_ROUND_AGE_US 3000u         /* a round older than this no longer holds back the next one */
 #define REPLICA_ROUND_BYTES (256u << 10)   /* neither does a round when this much has been gathered */
@@ -118,7 +120,8 @@ struct replica {
 
     raft_index applied;
     uint64_t applied_end;   /* position behind the last applied entry */
-    bool apply_stalled;     /* a queue file found no room: retried by the timer */
+    bool apply_stalled;     /* a queue file found no room: nothing is applied, sends are refused until there is some */
+    uint64_t apply_retry_us;
     bool more_to_apply;
     raft_index accept_from; /* leader: accepts appends once this is applied */
     bool accepting;
