@@ -1271,8 +1271,8 @@ static void receive_fetched(struct replica *replica, uint64_t from, const struct
 
 void replica_receive(struct replica *replica, uint64_t from, const struct peer_message *message, const uint8_t *body)
 {
-    if (replica->phase == REPLICA_FAILED || peer_of(replica, from) == NULL)
-        return;
+    if (replica->phase == REPLICA_FAILED || peer_of(replica, from) == NULL || replica->checkpoint.clean)
+        return; /* a clean checkpoint is the last thing that a run writes */
     if (message->type == PEER_FETCH)
         answer_fetch(replica, from, message);
     else if (message->type == PEER_FETCH_RESULT)
@@ -1291,7 +1291,7 @@ bool replica_turn(struct replica *replica)
     struct raft_driver *driver = &replica->driver;
     bool applied = false;
 
-    if (!replica->driver_ready)
+    if (!replica->driver_ready || replica->checkpoint.clean)
         return false;
     for (int i = 0; i < 4; i++) {
         bool worked = false;
