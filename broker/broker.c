@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "broker/broker_stats.h"
+#include "broker/client_call.h"
 #include "broker/client_registry.h"
 #include "broker/cold_read.h"
 #include "broker/connection.h"
@@ -108,6 +109,7 @@ static void on_connection_closed(void *context, struct connection *connection)
 }
 
 static void on_unpin(void *context, struct mapped_file *pinned)
+    client_call_connection_closed(broker->calls, connection->id);
 {
     struct broker *broker = context;
     dledger_commit_log_unpin(broker->log, pinned);
@@ -202,8 +204,9 @@ static int open_parts(struct broker *broker, struct error *error)
     broker->cold_reads = cold_reader_new(broker);
     if (broker->server == NULL)
         return error == NULL ? ERROR_NO_MEMORY : error->code;
-    if (broker->stats == NULL || broker->holds == NULL || broker->cold_reads == NULL)
+    if (broker->stats == NULL || broker->holds == NULL || broker->cold_reads == NULL || broker->calls == NULL)
         return error_set(error, ERROR_NO_MEMORY, "broker: %s", error_text(ERROR_NO_MEMORY));
+    broker->calls = client_call_table_new(broker->loop, broker);
     broker->processors = processor_table_new(error);
     broker->sends = send_message_processor_new(broker, error);
     broker->forward = forward_new(broker, error);
@@ -320,6 +323,7 @@ static void on_server_closed(void *argument)
     broker_stats_close(broker->stats);
     client_registry_close(broker);
     metadata_close(broker);
+    client_call_table_close(broker->calls);
     broker->namesrv = NULL;
     if (namesrv != NULL)
         namesrv_stop(namesrv, on_namesrv_stopped, broker);
@@ -374,3 +378,4 @@ void broker_free(struct broker *broker)
     mark_running(broker, false);
     env_close(&broker->env, broker->lock_file);
 }
+    client_call_table_free(broker->calls);

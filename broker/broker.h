@@ -28,6 +28,7 @@ struct broker {
     struct consumer_offset_table *offsets;
     struct client_registry *clients;
     struct queue_lock_table *locks;
+    struct client_call_table *calls; /* client_call.h */
     struct send_message_processor *sends;
     struct pull_hold *holds;
     struct cold_reader *cold_reads;

@@ -39,6 +39,11 @@
 #define LIMIT_HOT_BYTES (64u * 1024 * 1024) /* this much behind the commit position is read through the mapping */
 #define LIMIT_COPY_RECORD_BYTES 1024u /* shorter records are copied into the answer: an iovec costs more than the copy */
 
+/* ---- our requests to clients ---- */
+/* That wait for an answer (request-reply, 307, 309, 221), for at most LIMIT_CLIENT_CALL_MS: x some 150 bytes = 600 KiB, and what their callers keep. */
+#define LIMIT_CLIENT_CALLS 4096u
+#define LIMIT_CLIENT_CALL_MS 10000u /* Broker2Client */
+
 /* ---- forwarding ---- */
 #define LIMIT_PARKED_REQUESTS 1024u
 #define LIMIT_PARKED_BYTES (16u * 1024 * 1024)

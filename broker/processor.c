@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "broker/broker.h"
+#include "broker/client_call.h"
 #include "broker/connection.h"
 #include "broker/forward.h"
 #include "broker/listener.h"
@@ -24,6 +25,8 @@ struct processor_table {
 static const struct processor_row *const all_rows[] = {
     send_message_processor_rows,    pull_message_processor_rows,  query_message_processor_rows, client_manage_processor_rows,
     consumer_manage_processor_rows, admin_broker_processor_rows, admin_topic_processor_rows,
+    end_transaction_processor_rows,
+    broker2client_rows,
 };
 
 struct processor_table *processor_table_new(struct error *error)
@@ -84,8 +87,11 @@ static void run_frame(struct broker *broker, struct connection *connection, uint
         connection_close_malformed(connection, rv == ERROR_TOO_LARGE ? "too many ext fields" : "header cannot be read");
         return;
     }
-    if (remoting_is_response(&command))
-        return; /* clients answer what we push (40 is one-way); nobody here waits */
+    if (remoting_is_response(&command)) {
+        /* Some clients answer one-way requests (40) too: nobody waits for that. */
+        (void)client_call_answered(broker->calls, connection->id, &command);
+        return;
+    }
     memset(&request, 0, sizeof request);
     request.reply_to.connection_id = connection->id;
     fill_request(&request, &command);
