@@ -105,11 +105,11 @@ static void on_connection_closed(void *context, struct connection *connection)
 {
     struct broker *broker = context;
     pull_hold_connection_closed(broker->holds, connection->id);
+    client_call_connection_closed(broker->calls, connection->id);
     client_registry_connection_closed(broker, connection->id);
 }
 
 static void on_unpin(void *context, struct mapped_file *pinned)
-    client_call_connection_closed(broker->calls, connection->id);
 {
     struct broker *broker = context;
     dledger_commit_log_unpin(broker->log, pinned);
@@ -202,11 +202,11 @@ static int open_parts(struct broker *broker, struct error *error)
     broker->stats = broker_stats_new(broker);
     broker->holds = pull_hold_new(broker->loop, broker, (uint32_t)config->held_pulls_max);
     broker->cold_reads = cold_reader_new(broker);
+    broker->calls = client_call_table_new(broker->loop, broker);
     if (broker->server == NULL)
         return error == NULL ? ERROR_NO_MEMORY : error->code;
     if (broker->stats == NULL || broker->holds == NULL || broker->cold_reads == NULL || broker->calls == NULL)
         return error_set(error, ERROR_NO_MEMORY, "broker: %s", error_text(ERROR_NO_MEMORY));
-    broker->calls = client_call_table_new(broker->loop, broker);
     broker->processors = processor_table_new(error);
     broker->sends = send_message_processor_new(broker, error);
     broker->forward = forward_new(broker, error);
@@ -317,13 +317,13 @@ static void on_server_closed(void *argument)
 {
     struct broker *broker = argument;
     struct namesrv *namesrv = broker->namesrv;
+    client_call_table_close(broker->calls);
     schedule_close(broker->schedule);
     forward_close(broker->forward);
     pull_hold_close(broker->holds);
     broker_stats_close(broker->stats);
     client_registry_close(broker);
     metadata_close(broker);
-    client_call_table_close(broker->calls);
     broker->namesrv = NULL;
     if (namesrv != NULL)
         namesrv_stop(namesrv, on_namesrv_stopped, broker);
@@ -372,10 +372,10 @@ void broker_free(struct broker *broker)
     forward_free(broker->forward);
     pull_hold_free(broker->holds);
     cold_reader_free(broker->cold_reads);
+    client_call_table_free(broker->calls);
     send_message_processor_free(broker->sends);
     processor_table_free(broker->processors);
     broker_stats_free(broker->stats);
     mark_running(broker, false);
     env_close(&broker->env, broker->lock_file);
 }
-    client_call_table_free(broker->calls);
