@@ -217,15 +217,20 @@ static uint64_t field(const struct sample *sample, size_t offset)
     return value;
 }
 
-/* Rates of the last 10, 60 and 600 s, each followed by a space; windows without enough samples are left out. `second`: a field to be added. */
+/* Rates of the last 10, 60 and 600 s with a space between; windows without enough samples are empty. `second`: a field to be added. */
 static void put_tps(const struct broker_stats *stats, const struct broker_stats_sink *sink, const char *key, size_t offset, size_t second)
 {
     static const uint32_t windows[] = {10, 60, 600};
     char text[128] = "";
     size_t size = 0;
     for (size_t i = 0; i < 3; i++) {
-        if (stats->sample_count <= windows[i])
-            break;
+        if (i > 0)
+            text[size++] = ' ';
+        if (stats->sample_count <= windows[i]) {
+            /* Left out, but not its space. Readers split at spaces and want a first number: a broker younger than 10 s says 0. */
+            size += (size_t)snprintf(text + size, sizeof text - size, "%s", i == 0 ? "0.0" : "");
+            continue;
+        }
         const struct sample *newest = &stats->samples[(stats->sample_at + SAMPLES - 1) % SAMPLES];
         const struct sample *oldest = &stats->samples[(stats->sample_at + SAMPLES - 1 - windows[i]) % SAMPLES];
         uint64_t count = field(newest, offset) - field(oldest, offset);
@@ -233,10 +238,10 @@ static void put_tps(const struct broker_stats *stats, const struct broker_stats_
             count += field(newest, second) - field(oldest, second);
         uint64_t us = newest->at_us - oldest->at_us;
         double tps = us == 0 ? 0 : (double)count * 1e6 / (double)us;
-        size += (size_t)snprintf(text + size, sizeof text - size, "%.2f ", tps);
+        size += (size_t)snprintf(text + size, sizeof text - size, "%.2f", tps);
     }
-    /* Readers split at spaces and want a number: a broker younger than 10 s says so far 0. */
-    put(sink, key, "%s", size == 0 ? "0.0 " : text);
+    text[size] = 0;
+    put(sink, key, "%s", text);
 }
 
 static double percentile_ms(const struct broker_stats *stats, double part)
