@@ -1029,6 +1029,15 @@ uint8_t *sim_env_bytes(struct sim_env *sim, const char *path, uint64_t *size)
     return name->node->current;
 }
 
+const uint8_t *sim_env_durable_bytes(const struct sim_env *sim, const char *path, uint64_t *size)
+{
+    struct sim_name *name = find_name(sim, path);
+    if (name == NULL || name->node == NULL || name->node->capacity == 0)
+        return NULL;
+    *size = name->node->durable_size;
+    return name->node->durable;
+}
+
 void sim_env_corrupt(struct sim_env *sim, const char *path, uint64_t offset, uint8_t bits)
 {
     struct sim_name *name = find_name(sim, path);

@@ -104,6 +104,8 @@ uint64_t sim_env_chance(struct sim_env *sim, uint64_t below);
 bool sim_env_exists(const struct sim_env *sim, const char *path);
 /* Content of a file (its memory), NULL when there is none. */
 uint8_t *sim_env_bytes(struct sim_env *sim, const char *path, uint64_t *size);
+/* What of it is on the medium for sure: what a power cut now would leave of those bytes at the least. NULL when there is no such file. */
+const uint8_t *sim_env_durable_bytes(const struct sim_env *sim, const char *path, uint64_t *size);
 /* Flips bits in cache and on the medium alike. */
 void sim_env_corrupt(struct sim_env *sim, const char *path, uint64_t offset, uint8_t bits);
 /* Removes a file for good. */

@@ -1,0 +1,383 @@
+#include "tests/sim/chaos.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "tests/sim/checker.h"
+
+const char *const chaos_names[CHAOS_KINDS] = {
+    [CHAOS_KILL] = "kill",
+    [CHAOS_KILL_IN_CALL] = "kill in a call",
+    [CHAOS_POWER_ONE] = "power cut",
+    [CHAOS_POWER_IN_CALL] = "power cut in a call",
+    [CHAOS_POWER_MINORITY] = "power cut of a minority",
+    [CHAOS_POWER_ALL] = "power cut of all",
+    [CHAOS_STOP] = "clean stop",
+    [CHAOS_STOP_THEN_POWER] = "clean stop, then power cut",
+    [CHAOS_RESTART_LOOP] = "restart loop",
+    [CHAOS_PAUSE] = "pause",
+    [CHAOS_FREEZE] = "pause, clock stands",
+    [CHAOS_CLOCK_JUMP] = "wall clock jumps",
+    [CHAOS_PARTITION] = "partition",
+    [CHAOS_BRIDGE] = "bridge",
+    [CHAOS_ISOLATE] = "isolation",
+    [CHAOS_ONE_WAY] = "one-way cut",
+    [CHAOS_BREAK] = "broken connection",
+    [CHAOS_DELAY] = "delay",
+    [CHAOS_SLOW_DISK] = "slow disk",
+    [CHAOS_HUNG_SYNC] = "hung sync",
+    [CHAOS_FULL_DISK] = "full disk",
+    [CHAOS_EIO] = "disk error",
+    [CHAOS_WIPE] = "wiped directory",
+    [CHAOS_TRANSFER] = "transfer",
+    [CHAOS_SNAPSHOT] = "snapshot and store sync",
+};
+
+static bool enabled[CHAOS_KINDS];
+static uint64_t gap_us;
+static uint64_t ends_at;
+
+static struct machine *any(void)
+{
+    return world.machines[chance((uint64_t)world.nodes) + 1];
+}
+
+static bool someone_wiped(void)
+{
+    for (int i = 1; i <= world.nodes; i++) {
+        if (world.machines[i]->wiped)
+            return true;
+    }
+    return false;
+}
+
+static void restart_later(struct machine *machine)
+{
+    machine_start_at(machine, world.now + (chance_of(500) ? chance(100 * MS) : chance_skewed(4 * SECOND)));
+}
+
+/* ---- ends of faults that last ---- */
+
+static void on_resume(const struct world_event *event)
+{
+    struct machine *machine = world.machines[event->node];
+    if (machine->life == event->life)
+        machine_resume(machine);
+}
+
+static void pause(struct machine *machine, bool clock_too)
+{
+    if (!machine->up || machine->paused)
+        return;
+    machine_pause(machine, clock_too);
+    world_at(world.now + chance_skewed(8 * SECOND), on_resume, machine->id, machine->life, NULL, 0);
+}
+
+static void on_room(const struct world_event *event)
+{
+    struct machine *machine = world.machines[event->node];
+    if (machine->disk.disk_bytes == event->value)
+        machine->disk.disk_bytes = 0;
+    if (sim_env_unreserved_pages(&machine->disk) != 0)
+        violation(machine->id, "a page was written through a mapping without a block on a full disk");
+}
+
+static uint64_t cut_generation[WORLD_NODES_MAX + 1][WORLD_NODES_MAX + 1];
+
+static void on_heal(const struct world_event *event)
+{
+    int from = event->node;
+    int to = (int)event->life;
+    if (!world.cut[from][to] || cut_generation[from][to] != event->value)
+        return;
+    world.cut[from][to] = false;
+    network_cuts_changed();
+}
+
+static void cut_way(int from, int to, uint64_t until)
+{
+    if (from == to)
+        return;
+    world.cut[from][to] = true;
+    world_at(until, on_heal, from, (uint32_t)to, NULL, ++cut_generation[from][to]);
+}
+
+static void cut_both(int a, int b, uint64_t until)
+{
+    cut_way(a, b, until + chance(20 * MS));
+    cut_way(b, a, until + chance(20 * MS));
+    if (chance_of(400)) /* long enough for a kernel to give up */
+        network_break(a, b);
+}
+
+static uint64_t for_a_while(void)
+{
+    return world.now + (chance_of(500) ? chance(600 * MS) : chance_skewed(8 * SECOND));
+}
+
+static void on_power(const struct world_event *event)
+{
+    struct machine *machine = world.machines[event->node];
+    machine_power_cut(machine);
+    restart_later(machine);
+}
+
+static void power_cut_at(struct machine *machine, uint64_t at)
+{
+    world_at(at, on_power, machine->id, 0, NULL, 0);
+}
+
+static void on_loop(const struct world_event *event)
+{
+    struct machine *machine = world.machines[event->node];
+    if (event->value == 0 || world.calm)
+        return;
+    machine_kill(machine);
+    machine_start_at(machine, world.now + chance(30 * MS));
+    world_at(world.now + chance(120 * MS), on_loop, machine->id, 0, NULL, event->value - 1);
+}
+
+/* ---- one fault ---- */
+
+static void kill_in_call(struct machine *machine, bool power)
+{
+    unsigned calls[] = {SIM_WRITE, SIM_SYNC, SIM_WRITE | SIM_SYNC, SIM_CHANGES, SIM_ALL, SIM_RENAME | SIM_SYNC_DIR | SIM_UNLINK | SIM_TRUNCATE};
+    if (machine->stopping)
+        return;
+    machine->cut_when_dead = power;
+    sim_env_kill_at(&machine->disk, calls[chance(6)], 1 + chance_skewed(200));
+    if (!machine->up || chance_of(300)) { /* while it starts */
+        if (machine->up) {
+            machine_kill(machine);
+            machine_start_at(machine, world.now + chance(50 * MS));
+        }
+        machine->cut_when_dead = power;
+        sim_env_kill_at(&machine->disk, calls[chance(6)], 1 + chance_skewed(60));
+    }
+}
+
+static void hung_sync(struct machine *machine)
+{
+    machine->slow_until = world.now + chance_skewed(3 * SECOND);
+    machine->slow_us = 15 * SECOND;
+}
+
+static bool may_wipe(const struct machine *machine)
+{
+    if (someone_wiped())
+        return false;
+    /* A person does that only while the others are well, all of them: two wipes in a row would be one too many. */
+    for (int i = 1; i <= world.nodes; i++) {
+        const struct machine *other = world.machines[i];
+        if (other != machine && (!machine_runs(other) || other->forgetful || other->outcast || other->paused))
+            return false;
+    }
+    return !machine->forgetful;
+}
+
+static void one_fault(enum chaos_kind kind)
+{
+    struct machine *machine = any();
+    struct machine *other = any();
+    uint64_t until = for_a_while();
+
+    switch (kind) {
+    case CHAOS_KILL:
+        if (!machine->up)
+            return;
+        machine_kill(machine);
+        restart_later(machine);
+        break;
+    case CHAOS_KILL_IN_CALL:
+        kill_in_call(machine, false);
+        break;
+    case CHAOS_POWER_ONE:
+        on_power(&(struct world_event){.node = machine->id});
+        break;
+    case CHAOS_POWER_IN_CALL:
+        kill_in_call(machine, true);
+        break;
+    case CHAOS_POWER_MINORITY:
+        for (int i = 0, k = machine->id; i < world.nodes - world.majority; i++, k = k % world.nodes + 1)
+            power_cut_at(world.machines[k], world.now + chance(10));
+        break;
+    case CHAOS_POWER_ALL:
+        for (int i = 1; i <= world.nodes; i++)
+            power_cut_at(world.machines[i], world.now + chance(10));
+        break;
+    case CHAOS_STOP:
+    case CHAOS_STOP_THEN_POWER:
+        if (!machine->up)
+            return;
+        machine->power_after_stop = kind == CHAOS_STOP_THEN_POWER;
+        machine_stop(machine);
+        break;
+    case CHAOS_RESTART_LOOP:
+        on_loop(&(struct world_event){.node = machine->id, .value = 2 + chance(8)});
+        break;
+    case CHAOS_PAUSE:
+        pause(machine, false);
+        break;
+    case CHAOS_FREEZE:
+        pause(machine, true);
+        break;
+    case CHAOS_CLOCK_JUMP:
+        machine->wall_skew_ms += (int64_t)chance(20000000) - 10000000;
+        break;
+    case CHAOS_PARTITION: {
+        uint64_t sides = chance(1u << world.nodes);
+        for (int a = 1; a <= world.nodes; a++) {
+            for (int b = a + 1; b <= world.nodes; b++) {
+                if ((sides >> a & 1) != (sides >> b & 1))
+                    cut_both(a, b, until);
+            }
+        }
+        break;
+    }
+    case CHAOS_BRIDGE: /* two halves that see each other only through one member */
+        for (int a = 1; a <= world.nodes; a++) {
+            for (int b = a + 1; b <= world.nodes; b++) {
+                if (a != machine->id && b != machine->id && (a < machine->id) != (b < machine->id))
+                    cut_both(a, b, until);
+            }
+        }
+        if (machine->id == 1 || machine->id == world.nodes)
+            cut_both(2, world.nodes == 3 ? (machine->id == 1 ? 3 : 1) : 4, until);
+        break;
+    case CHAOS_ISOLATE:
+        for (int i = 1; i <= world.nodes; i++) {
+            if (i != machine->id)
+                cut_both(machine->id, i, until);
+        }
+        break;
+    case CHAOS_ONE_WAY:
+        cut_way(machine->id, other->id, until);
+        if (chance_of(300)) {
+            for (int i = 1; i <= world.nodes; i++)
+                cut_way(machine->id, i, until);
+        }
+        break;
+    case CHAOS_BREAK:
+        network_break(machine->id, other->id);
+        break;
+    case CHAOS_DELAY:
+        network_delay(machine->id, other->id, chance_skewed(4 * SECOND));
+        break;
+    case CHAOS_SLOW_DISK:
+        machine->slow_until = until;
+        machine->slow_us = chance_skewed(800 * MS);
+        break;
+    case CHAOS_HUNG_SYNC:
+        hung_sync(machine);
+        break;
+    case CHAOS_FULL_DISK:
+        machine->disk.disk_bytes = (machine->disk.used_bytes / SIM_PAGE + 1 + chance_skewed(64)) * SIM_PAGE;
+        world_at(until, on_room, machine->id, 0, NULL, machine->disk.disk_bytes);
+        break;
+    case CHAOS_EIO: {
+        unsigned calls[] = {SIM_WRITE, SIM_SYNC, SIM_WRITE | SIM_SYNC, SIM_CHANGES};
+        if (!machine->up || machine->disk.fault.calls != 0)
+            return;
+        machine->io_error_wanted = true;
+        sim_env_fail_at(&machine->disk, calls[chance(4)], 1 + chance_skewed(100), EIO, chance_of(500));
+        break;
+    }
+    case CHAOS_WIPE:
+        if (!may_wipe(machine))
+            return;
+        machine_kill(machine);
+        machine_wipe(machine);
+        restart_later(machine);
+        break;
+    case CHAOS_TRANSFER:
+        if (!machine_runs(machine) || machine->paused || !raft_driver_leads(&machine->replica.driver) || machine == other)
+            return;
+        machine_clock(machine);
+        raft_driver_transfer(&machine->replica.driver, (uint64_t)other->id);
+        machine_after(machine);
+        break;
+    case CHAOS_SNAPSHOT:
+        if (!machine_runs(machine))
+            return;
+        /* Both are due by size or time, which a short run never reaches. */
+        if (chance_of(600))
+            machine->replica.snapshot_position = machine->replica.applied_end + 1;
+        if (chance_of(600))
+            machine->replica.store_sync_due_us = 0;
+        break;
+    default:
+        return;
+    }
+    TRACE(2, machine->id, "chaos: %s", chaos_names[kind]);
+    world.stats->chaos[kind]++;
+}
+
+static void on_chaos(const struct world_event *event)
+{
+    (void)event;
+    if (world.calm || world.now >= ends_at)
+        return;
+    for (int tries = 0; tries < 50; tries++) {
+        enum chaos_kind kind = (enum chaos_kind)chance(CHAOS_KINDS);
+        if (enabled[kind]) {
+            one_fault(kind);
+            break;
+        }
+    }
+    world_at(world.now + 1 + chance(2 * gap_us), on_chaos, 0, 0, NULL, 0);
+}
+
+/* Those who wait for a person get one. */
+static void on_person(const struct world_event *event)
+{
+    (void)event;
+    for (int i = 1; i <= world.nodes; i++) {
+        struct machine *machine = world.machines[i];
+        if (!machine->up || machine->failed_at == 0 || world.now < machine->failed_at + 300 * MS)
+            continue;
+        if (machine->outcast) {
+            /* Its log contradicts the others': moved away, as the message says, when they do without it. */
+            if (!may_wipe(machine))
+                continue;
+            machine_kill(machine);
+            machine_wipe(machine);
+        } else {
+            machine_kill(machine);
+        }
+        machine->io_error_wanted = false;
+        if (!machine->keep_down)
+            machine_start_at(machine, world.now + chance(500 * MS));
+    }
+    world_at(world.now + 200 * MS, on_person, 0, 0, NULL, 0);
+}
+
+void chaos_begin(uint64_t until)
+{
+    static const uint64_t gaps[] = {30 * MS, 100 * MS, 300 * MS, 1000 * MS};
+    unsigned kinds = (unsigned)chance_between(100, 800);
+    memset(cut_generation, 0, sizeof cut_generation);
+    for (int i = 0; i < CHAOS_KINDS; i++)
+        enabled[i] = chance_of(kinds);
+    gap_us = gaps[chance(4)];
+    ends_at = until;
+    world_at(world.now + chance(1 * SECOND), on_chaos, 0, 0, NULL, 0);
+    world_at(world.now + 200 * MS, on_person, 0, 0, NULL, 0);
+}
+
+void chaos_end(void)
+{
+    memset(world.cut, 0, sizeof world.cut);
+    network_cuts_changed();
+    for (int i = 1; i <= world.nodes; i++) {
+        struct machine *machine = world.machines[i];
+        machine->slow_until = 0;
+        machine->disk.disk_bytes = 0;
+        machine_resume(machine);
+        /* An error that has not struck yet never will. */
+        memset(&machine->disk.fault, 0, sizeof machine->disk.fault);
+        machine->cut_when_dead = false;
+        if (machine->failed_at == 0)
+            machine->io_error_wanted = false;
+    }
+}

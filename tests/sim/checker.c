@@ -1,0 +1,723 @@
+/* The checker knows of every entry that was ever in a log (by index and term), of every entry that was ever committed (by index), of every answer
+ * to a client, and what is on the media. */
+#include "tests/sim/checker.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/sim/workload.h"
+
+#define ROOT "/d"
+
+struct known { /* an entry that was in some log: (index, term) determines all of it and its predecessor */
+    uint64_t index, term, previous_term;
+    uint32_t chain;
+};
+
+struct committed {
+    uint64_t term;
+    uint64_t position;
+    uint32_t chain;
+    uint32_t size;
+    uint8_t kind;
+    bool applied;     /* metadata: somebody has, hash below is known */
+    uint64_t call;    /* number of the client call, UINT64_MAX = none */
+    int queue;        /* messages */
+    int64_t queue_offset;
+    uint64_t hash;    /* of the table behind it */
+};
+
+static struct known *known;
+static size_t known_count, known_capacity;
+static struct committed *committed; /* [1..committed_last] */
+static uint64_t committed_last, committed_capacity;
+static int *leader_of_term;
+static uint64_t leader_of_term_size;
+static uint64_t *queue_units[WORKLOAD_QUEUES]; /* Raft index of each committed message */
+static uint64_t queue_count[WORKLOAD_QUEUES], queue_capacity[WORKLOAD_QUEUES];
+static uint64_t last_loss; /* class A: last moment at which a majority had forgotten something, 0 = never */
+
+/* ---- tables that grow ---- */
+
+static void *grow(void *items, uint64_t *capacity, uint64_t need, size_t size)
+{
+    uint64_t old = *capacity;
+    if (need < old)
+        return items;
+    *capacity = old == 0 ? 256 : old;
+    while (*capacity <= need)
+        *capacity *= 2;
+    items = realloc(items, *capacity * size);
+    assert(items != NULL);
+    memset((uint8_t *)items + old * size, 0, (*capacity - old) * size);
+    return items;
+}
+
+void checker_init(void)
+{
+    known_count = known_capacity = 0;
+    committed_last = committed_capacity = 0;
+    leader_of_term_size = 0;
+    last_loss = 0;
+    known = NULL;
+    committed = NULL;
+    leader_of_term = NULL;
+    memset(queue_units, 0, sizeof queue_units);
+    memset(queue_count, 0, sizeof queue_count);
+    memset(queue_capacity, 0, sizeof queue_capacity);
+}
+
+void checker_close(void)
+{
+    free(known);
+    free(committed);
+    free(leader_of_term);
+    for (int i = 0; i < WORKLOAD_QUEUES; i++)
+        free(queue_units[i]);
+}
+
+uint64_t checker_committed(void)
+{
+    return committed_last;
+}
+
+static size_t place_of(uint64_t index, uint64_t term)
+{
+    size_t at = (size_t)((index * 0x9E3779B97F4A7C15u ^ term * 0xC2B2AE3D27D4EB4Fu) >> 20) & (known_capacity - 1);
+    while (known[at].index != 0 && (known[at].index != index || known[at].term != term))
+        at = (at + 1) & (known_capacity - 1);
+    return at;
+}
+
+/* Log Matching: the same index and term mean the same entry behind the same log. */
+static void note_entry(const struct machine *machine, uint64_t index, uint64_t term, uint64_t previous_term, uint32_t chain)
+{
+    if (known_count * 2 >= known_capacity) {
+        struct known *old = known;
+        size_t old_capacity = known_capacity;
+        known_capacity = old_capacity == 0 ? 4096 : old_capacity * 2;
+        known = calloc(known_capacity, sizeof *known);
+        assert(known != NULL);
+        for (size_t i = 0; i < old_capacity; i++) {
+            if (old[i].index != 0)
+                known[place_of(old[i].index, old[i].term)] = old[i];
+        }
+        free(old);
+    }
+    struct known *entry = &known[place_of(index, term)];
+    if (entry->index == 0) {
+        *entry = (struct known){index, term, previous_term, chain};
+        known_count++;
+        world.stats->entries++;
+    } else if (entry->chain != chain || entry->previous_term != previous_term) {
+        violation(machine->id, "Log Matching: two entries of index %llu and term %llu", (unsigned long long)index, (unsigned long long)term);
+    }
+}
+
+/* ---- losses that class A allows ---- */
+
+static int forgetful_count(void)
+{
+    int count = 0;
+    for (int i = 1; i <= world.nodes; i++)
+        count += world.machines[i]->forgetful;
+    return count;
+}
+
+static void look_for_loss(void)
+{
+    if (world.class_b || forgetful_count() < world.majority)
+        return;
+    if (last_loss == 0)
+        TRACE(1, 0, "class A: a majority has lost power");
+    last_loss = world.now;
+}
+
+bool checker_loss_excused(uint64_t acknowledged_at)
+{
+    look_for_loss();
+    return last_loss != 0 && acknowledged_at <= last_loss;
+}
+
+void checker_forgets(struct machine *machine, bool wiped)
+{
+    if (!wiped && (world.class_b || machine->clean))
+        return;
+    if (!machine->forgetful) {
+        free(machine->ghost);
+        machine->ghost = malloc((machine->log_last + 1) * sizeof *machine->ghost);
+        assert(machine->ghost != NULL);
+        if (machine->log != NULL)
+            memcpy(machine->ghost, machine->log, (machine->log_last + 1) * sizeof *machine->ghost);
+        machine->ghost_last = machine->log_last;
+        machine->ghost_acknowledged = machine->acknowledged;
+    }
+    machine->forgetful = true;
+    machine->wiped = machine->wiped || wiped;
+    machine->acknowledged = machine->durable_checked = 0;
+    if (wiped)
+        machine->outcast = false;
+    if (!world.class_b && forgetful_count() >= world.majority && (last_loss == 0 || world.now - last_loss > SECOND))
+        world.stats->losses++;
+    look_for_loss();
+}
+
+/* ---- media ---- */
+
+static const uint8_t *segment_bytes(struct machine *machine, uint64_t position, bool durable, uint64_t *size)
+{
+    char path[96];
+    char name[21];
+    mapped_file_name(position - position % world.segment_size, name);
+    snprintf(path, sizeof path, ROOT "/dledger-%s/data/%s", machine->name, name);
+    return durable ? sim_env_durable_bytes(&machine->disk, path, size) : sim_env_bytes(&machine->disk, path, size);
+}
+
+/* Would this machine still have the entry: after a power cut (class B), after a kill (class A)? */
+static bool on_medium(struct machine *machine, const uint8_t *entry, uint64_t position, uint32_t size)
+{
+    uint64_t file_size = 0;
+    const uint8_t *bytes = segment_bytes(machine, position, world.class_b, &file_size);
+    uint64_t offset = position % world.segment_size;
+    return bytes != NULL && offset + size <= file_size && memcmp(bytes + offset, entry, size) == 0;
+}
+
+static bool vote_on_medium(struct machine *machine, uint64_t term, uint64_t vote)
+{
+    char path[64];
+    uint64_t size = 0;
+    uint64_t sequence = 0, found_term = 0, found_vote = 0;
+    snprintf(path, sizeof path, ROOT "/dledger-%s/vote", machine->name);
+    const uint8_t *bytes = sim_env_durable_bytes(&machine->disk, path, &size);
+    for (uint64_t at = 0; bytes != NULL && at + 36 <= size; at += 4096) {
+        const uint8_t *slot = bytes + at;
+        if (load_u32(slot + 32) != crc32c(0, slot, 32) || load_u64(slot + 8) <= sequence)
+            continue;
+        sequence = load_u64(slot + 8);
+        found_term = load_u64(slot + 16);
+        found_vote = load_u64(slot + 24);
+    }
+    return found_term > term || (found_term == term && (vote == 0 || found_vote == vote));
+}
+
+/* ---- logs ---- */
+
+/* What changed in the log since the checker looked? */
+static void follow_log(struct machine *machine)
+{
+    const struct ledger *ledger = &machine->replica.ledger;
+    uint64_t last = (uint64_t)(ledger->last_index + 1);
+    uint64_t same = machine->log_last < last ? machine->log_last : last;
+
+    if (last == machine->log_last && (last == 0 || machine->log[last].chain == ledger->last_chain))
+        return;
+    while (same > 0) {
+        uint64_t end;
+        uint32_t chain;
+        if (!ledger_end_of(ledger, same - 1, &end, &chain))
+            violation(machine->id, "entry %llu cannot be read", (unsigned long long)same);
+        if (machine->log[same].chain == chain)
+            break;
+        same--;
+    }
+    if (same < machine->log_last) {
+        world.stats->cut_entries += machine->log_last - same;
+        if (same < machine->commit_seen && !machine->outcast)
+            violation(machine->id, "cuts entry %llu, which it knew to be committed", (unsigned long long)same + 1);
+        if (machine->acknowledged > same)
+            machine->acknowledged = same;
+        if (machine->durable_checked > same)
+            machine->durable_checked = same;
+    }
+    machine->log = grow(machine->log, &machine->log_capacity, last + 1, sizeof *machine->log);
+    for (uint64_t i = same + 1; i <= last; i++) {
+        struct ledger_entry entry;
+        if (ledger_entry(ledger, i - 1, &entry) == NULL)
+            violation(machine->id, "entry %llu cannot be read", (unsigned long long)i);
+        machine->log[i] = (struct log_seen){entry.term, entry.chain_crc};
+        note_entry(machine, i, entry.term, i > 1 ? machine->log[i - 1].term : 0, entry.chain_crc);
+    }
+    machine->log_last = last;
+}
+
+static bool holds_committed(const struct machine *machine, uint64_t index)
+{
+    return index == 0 || (machine->log_last >= index && machine->log[index].chain == committed[index].chain);
+}
+
+/* Class A after the loss of a majority: what the new leader does not hold is gone. */
+static void roll_back(const struct machine *leader)
+{
+    uint64_t keep = committed_last;
+    while (!holds_committed(leader, keep))
+        keep--;
+    TRACE(1, leader->id, "class A: committed entries %llu to %llu are lost", (unsigned long long)keep + 1, (unsigned long long)committed_last);
+    for (uint64_t i = committed_last; i > keep; i--) {
+        struct committed *entry = &committed[i];
+        if (entry->call != UINT64_MAX) {
+            struct client_call *call = workload_at(entry->call);
+            if (call->outcome == CALL_ACKNOWLEDGED && !checker_loss_excused(call->acknowledged_at))
+                violation(leader->id, "the new leader lacks call %llu, acknowledged after the last loss of a majority",
+                          (unsigned long long)call->number);
+            world.stats->excused += call->outcome == CALL_ACKNOWLEDGED;
+            call->committed = 0;
+        }
+        if (entry->queue >= 0)
+            queue_count[entry->queue]--;
+    }
+    committed_last = keep;
+    for (int i = 1; i <= world.nodes; i++) {
+        struct machine *machine = world.machines[i];
+        if (machine != leader && (machine->commit_seen > keep || (machine->up && machine->replica.applied > keep)))
+            machine->outcast = true;
+    }
+}
+
+static void note_leader(struct machine *machine, uint64_t term)
+{
+    uint64_t capacity = leader_of_term_size;
+    leader_of_term = grow(leader_of_term, &capacity, term + 1, sizeof *leader_of_term);
+    leader_of_term_size = capacity;
+    TRACE(1, machine->id, "leads in term %llu, last %llu, commit %llu", (unsigned long long)term, (unsigned long long)machine->log_last,
+          (unsigned long long)machine->replica.driver.commit);
+    if (leader_of_term[term] != 0 && leader_of_term[term] != machine->id)
+        violation(machine->id, "Election Safety: n%d leads in term %llu too", leader_of_term[term] - 1, (unsigned long long)term);
+    leader_of_term[term] = machine->id;
+    world.stats->elections++;
+    if (!holds_committed(machine, committed_last)) {
+        if (!checker_loss_excused(0))
+            violation(machine->id, "Leader Completeness: the leader of term %llu lacks committed entry %llu", (unsigned long long)term,
+                      (unsigned long long)committed_last);
+        roll_back(machine);
+    }
+    machine->outcast = false;
+}
+
+static void note_message(struct machine *machine, uint64_t index, struct committed *entry, struct slice record)
+{
+    struct message_dispatch dispatch;
+    if (message_dispatch_decode(record, &dispatch) != 0)
+        violation(machine->id, "committed message %llu is undecodable", (unsigned long long)index);
+    struct client_call *call = workload_of_message(record);
+    int queue = workload_queue_of(dispatch.topic, dispatch.queue_id);
+    if (call == NULL || queue < 0)
+        violation(machine->id, "committed message %llu was never sent", (unsigned long long)index);
+    if (call->committed != 0)
+        violation(machine->id, "call %llu is committed twice, at index %llu and %llu", (unsigned long long)call->number,
+                  (unsigned long long)call->committed, (unsigned long long)index);
+    if (dispatch.queue_offset != (int64_t)queue_count[queue])
+        violation(machine->id, "message %llu goes to offset %lld of queue %d, which holds %llu: a gap, or an offset is used twice",
+                  (unsigned long long)index, (long long)dispatch.queue_offset, queue, (unsigned long long)queue_count[queue]);
+    if (dispatch.physical_offset != (int64_t)(entry->position + LEDGER_ENTRY_HEADER_SIZE))
+        violation(machine->id, "message %llu says that it lies at %lld", (unsigned long long)index, (long long)dispatch.physical_offset);
+    call->committed = index;
+    entry->call = call->number;
+    entry->queue = queue;
+    entry->queue_offset = dispatch.queue_offset;
+    queue_units[queue] = grow(queue_units[queue], &queue_capacity[queue], queue_count[queue] + 1, sizeof **queue_units);
+    queue_units[queue][queue_count[queue]++] = index;
+}
+
+static void note_committed(struct machine *machine, uint64_t index)
+{
+    struct ledger_entry header;
+    const uint8_t *bytes = ledger_entry(&machine->replica.ledger, index - 1, &header);
+    int holders = 0;
+
+    if (bytes == NULL)
+        violation(machine->id, "committed entry %llu cannot be read", (unsigned long long)index);
+    for (int i = 1; i <= world.nodes; i++) {
+        struct machine *other = world.machines[i];
+        if (on_medium(other, bytes, header.position, ledger_entry_size(&header)) ||
+            (other->forgetful && index <= other->ghost_last && other->ghost[index].chain == header.chain_crc))
+            holders++;
+    }
+    if (holders < world.majority && index > 1) /* entry 1 is what each member writes by itself */
+        violation(machine->id, "entry %llu is taken for committed, but %s on %d of %d only", (unsigned long long)index,
+                  world.class_b ? "durable" : "present", holders, world.nodes);
+    committed = grow(committed, &committed_capacity, index + 1, sizeof *committed);
+    committed[index] = (struct committed){
+        .term = header.term,
+        .position = header.position,
+        .chain = header.chain_crc,
+        .size = ledger_entry_size(&header),
+        .kind = header.kind,
+        .call = UINT64_MAX,
+        .queue = -1,
+    };
+    committed_last = index;
+    world.stats->committed++;
+    if (header.kind == LEDGER_ENTRY_MESSAGE) {
+        note_message(machine, index, &committed[index], slice_of(bytes + LEDGER_ENTRY_HEADER_SIZE, header.body_size));
+    } else if (header.kind == LEDGER_ENTRY_METADATA) {
+        struct client_call *call = workload_at(table_record_number(slice_of(bytes + LEDGER_ENTRY_HEADER_SIZE, header.body_size)));
+        if (call == NULL || !call->metadata || call->committed != 0)
+            violation(machine->id, "committed record %llu was never sent, or is committed twice", (unsigned long long)index);
+        call->committed = index;
+        committed[index].call = call->number;
+    }
+}
+
+static void follow_commit(struct machine *machine)
+{
+    uint64_t commit = machine->replica.driver.commit;
+    if (commit == machine->commit_seen)
+        return;
+    if (commit < machine->commit_seen)
+        violation(machine->id, "its commit index goes back from %llu to %llu", (unsigned long long)machine->commit_seen,
+                  (unsigned long long)commit);
+    if (commit > machine->log_last)
+        violation(machine->id, "its commit index %llu is behind the end of its log %llu", (unsigned long long)commit,
+                  (unsigned long long)machine->log_last);
+    machine->commit_seen = commit;
+    if (machine->outcast)
+        return;
+    uint64_t common = commit < committed_last ? commit : committed_last;
+    if (!holds_committed(machine, common)) {
+        if (checker_loss_excused(0)) { /* its entries were lost to the others */
+            machine->outcast = true;
+            return;
+        }
+        violation(machine->id, "State Machine Safety: another entry %llu was committed before", (unsigned long long)common);
+    }
+    for (uint64_t i = committed_last + 1; i <= commit; i++)
+        note_committed(machine, i);
+}
+
+/* ---- the member ---- */
+
+static void starts_to_run(struct machine *machine)
+{
+    uint64_t must = machine->ghost_acknowledged < committed_last ? machine->ghost_acknowledged : committed_last;
+    TRACE(1, machine->id, "runs again, last %llu; it had acknowledged %llu", (unsigned long long)machine->log_last,
+          (unsigned long long)machine->ghost_acknowledged);
+    world.stats->caught_up++;
+    look_for_loss();
+    machine->forgetful = false;
+    machine->wiped = false;
+    if (!world.class_b && last_loss != 0)
+        return;
+    while (must > 0 && (must > machine->ghost_last || machine->ghost[must].chain != committed[must].chain))
+        must--;
+    if (!holds_committed(machine, must))
+        violation(machine->id, "votes again without entry %llu, which it had acknowledged and which is committed", (unsigned long long)must);
+}
+
+void checker_machine(struct machine *machine)
+{
+    struct replica *replica = &machine->replica;
+    struct raft_driver *driver = &replica->driver;
+
+    if (!machine_alive(machine))
+        return;
+    world.stats->steps++;
+    look_for_loss();
+    follow_log(machine);
+    if (!driver->started)
+        return;
+    if (replica->phase == REPLICA_RUNNING && machine->forgetful)
+        starts_to_run(machine);
+    if (driver->failed)
+        return;
+    uint64_t term = raft_current_term(&driver->raft);
+    if (raft_state(&driver->raft) == RAFT_LEADER && machine->leads_term != term) {
+        machine->leads_term = term;
+        note_leader(machine, term);
+    }
+    follow_commit(machine);
+}
+
+void checker_started(struct machine *machine)
+{
+    uint64_t acknowledged = machine->acknowledged;
+    struct log_seen seen = {0};
+    if (acknowledged > 0)
+        seen = machine->log[acknowledged];
+    follow_log(machine);
+    /* Whole, not only its newest entry. */
+    for (uint64_t i = 1; i <= machine->log_last; i++) {
+        struct ledger_entry entry;
+        if (ledger_entry(&machine->replica.ledger, i - 1, &entry) == NULL || entry.chain_crc != machine->log[i].chain)
+            violation(machine->id, "entry %llu changed over a restart", (unsigned long long)i);
+    }
+    if (acknowledged > 0 && (machine->log_last < acknowledged || machine->log[acknowledged].chain != seen.chain))
+        violation(machine->id, "has lost entry %llu, which it had acknowledged: its log ends at %llu", (unsigned long long)acknowledged,
+                  (unsigned long long)machine->log_last);
+}
+
+static void check_vote(struct machine *machine, uint64_t term, int to)
+{
+    if (machine->granted_term == term && machine->granted_to != to)
+        violation(machine->id, "votes for n%d in term %llu, having voted for n%d", to - 1, (unsigned long long)term, machine->granted_to - 1);
+    if (term > machine->granted_term) {
+        machine->granted_term = term;
+        machine->granted_to = to;
+    }
+    if (!vote_on_medium(machine, term, (uint64_t)to))
+        violation(machine->id, "says that it votes for n%d in term %llu before that is durable", to - 1, (unsigned long long)term);
+}
+
+/* A follower tells the leader that it has everything up to there. */
+static void check_acknowledgement(struct machine *machine, uint64_t index)
+{
+    follow_log(machine);
+    if (index > machine->log_last)
+        violation(machine->id, "acknowledges entry %llu, its log ends at %llu", (unsigned long long)index, (unsigned long long)machine->log_last);
+    for (uint64_t i = machine->durable_checked + 1; i <= index; i++) {
+        struct ledger_entry entry;
+        const uint8_t *bytes = ledger_entry(&machine->replica.ledger, i - 1, &entry);
+        if (bytes == NULL || !on_medium(machine, bytes, entry.position, ledger_entry_size(&entry)))
+            violation(machine->id, "acknowledges entry %llu before it is durable", (unsigned long long)i);
+    }
+    if (index > machine->durable_checked)
+        machine->durable_checked = index;
+    if (index > machine->acknowledged)
+        machine->acknowledged = index;
+}
+
+void checker_sending(struct machine *machine, uint64_t to, const struct peer_message *message)
+{
+    if (machine->replica.phase != REPLICA_RUNNING && message->type != PEER_FETCH)
+        violation(machine->id, "a member that does not run sends a message of type %d", message->type);
+    switch (message->type) {
+    case PEER_REQUEST_VOTE:
+        if ((message->flags & PEER_VOTE_PRE) == 0)
+            check_vote(machine, message->vote.term, machine->id);
+        break;
+    case PEER_REQUEST_VOTE_RESULT:
+        if ((message->flags & (PEER_VOTE_PRE | PEER_VOTE_GRANTED)) == PEER_VOTE_GRANTED)
+            check_vote(machine, message->vote_result.term, (int)to);
+        break;
+    case PEER_APPEND_ENTRIES:
+        if (!vote_on_medium(machine, message->append.term, 0))
+            violation(machine->id, "leads in term %llu before that is durable", (unsigned long long)message->append.term);
+        break;
+    case PEER_APPEND_ENTRIES_RESULT:
+        if (message->append_result.rejected == 0)
+            check_acknowledgement(machine, message->append_result.last_index);
+        break;
+    default:
+        break;
+    }
+}
+
+/* ---- applying ---- */
+
+static uint64_t hash_at(uint64_t index)
+{
+    while (index > 0 && committed[index].kind != LEDGER_ENTRY_METADATA)
+        index--;
+    return index == 0 ? table_hash(&(struct table){0}) : committed[index].applied ? committed[index].hash : 0;
+}
+
+void checker_applied(struct machine *machine, uint64_t index, const struct message_dispatch *dispatch, struct slice record, bool replay)
+{
+    checker_machine(machine);
+    if (machine->outcast)
+        return;
+    if (!machine->replica.driver.started) {
+        /* While it starts: what its checkpoint and its log claim to be committed. */
+        if (index > committed_last || !holds_committed(machine, index)) {
+            if (checker_loss_excused(0)) {
+                machine->outcast = true;
+                return;
+            }
+            violation(machine->id, "applies entry %llu at its start, which is not committed", (unsigned long long)index);
+        }
+    } else if (index > committed_last || !holds_committed(machine, index)) {
+        violation(machine->id, "applies entry %llu, which is not committed", (unsigned long long)index);
+    }
+    if (machine->apply_next != 0 && index < machine->apply_next)
+        violation(machine->id, "applies entry %llu again, %llu was due", (unsigned long long)index, (unsigned long long)machine->apply_next);
+    if (machine->apply_next != 0) {
+        for (uint64_t i = machine->apply_next; i < index; i++) {
+            if (committed[i].kind == LEDGER_ENTRY_MESSAGE || committed[i].kind == LEDGER_ENTRY_METADATA)
+                violation(machine->id, "applies entry %llu and leaves out %llu", (unsigned long long)index, (unsigned long long)i);
+        }
+    }
+    machine->apply_next = index + 1;
+    struct committed *entry = &committed[index];
+    if (dispatch != NULL) {
+        if (entry->kind != LEDGER_ENTRY_MESSAGE || dispatch->queue_offset != entry->queue_offset ||
+            dispatch->physical_offset != (int64_t)(entry->position + LEDGER_ENTRY_HEADER_SIZE))
+            violation(machine->id, "entry %llu is dispatched as something else", (unsigned long long)index);
+        return;
+    }
+    if (entry->kind != LEDGER_ENTRY_METADATA || table_record_number(record) != entry->call)
+        violation(machine->id, "record %llu is applied as something else", (unsigned long long)index);
+    if (replay)
+        return;
+    uint64_t hash = table_hash(&machine->table);
+    if (entry->applied && entry->hash != hash)
+        violation(machine->id, "its metadata behind entry %llu differ from the others'", (unsigned long long)index);
+    entry->applied = true;
+    entry->hash = hash;
+}
+
+void checker_snapshot(struct machine *machine, uint64_t index)
+{
+    if (!machine->outcast && index <= committed_last && hash_at(index) != table_hash(&machine->table))
+        violation(machine->id, "its metadata snapshot of entry %llu is not what the records make", (unsigned long long)index);
+}
+
+void checker_acknowledged(struct client_call *call)
+{
+    struct machine *machine = world.machines[call->node];
+    uint64_t index = call->request.index + 1;
+    call->outcome = CALL_ACKNOWLEDGED;
+    call->acknowledged_at = world.now;
+    checker_machine(machine);
+    if (machine->outcast)
+        return;
+    if (call->committed != index || committed[index].position != (uint64_t)call->request.position || committed[index].term != call->request.term)
+        violation(machine->id, "call %llu is acknowledged at index %llu, position %lld, but stands at index %llu", (unsigned long long)call->number,
+                  (unsigned long long)index, (long long)call->request.position, (unsigned long long)call->committed);
+    if (call->metadata)
+        return;
+    const struct workload_queue *queue = &workload_queues[call->queue];
+    struct error error;
+    struct consume_queue_unit unit;
+    struct consume_queue *units = message_store_queue(&machine->store, slice_of_text(queue->topic), queue->id, false, &error);
+    if (committed[index].queue_offset != call->queue_offset || units == NULL || !consume_queue_get(units, call->queue_offset, &unit) ||
+        unit.physical_offset != call->request.position + (int64_t)LEDGER_ENTRY_HEADER_SIZE)
+        violation(machine->id, "call %llu is acknowledged, but a pull at offset %lld would not find it", (unsigned long long)call->number,
+                  (long long)call->queue_offset);
+}
+
+/* ---- the end ---- */
+
+bool checker_converged(void)
+{
+    const struct replica *first = &world.machines[1]->replica;
+    int leaders = 0;
+    for (int i = 1; i <= world.nodes; i++) {
+        struct machine *machine = world.machines[i];
+        struct replica *replica = &machine->replica;
+        if (!machine_runs(machine) || machine->outcast || replica->driver.commit != raft_driver_last(&replica->driver) ||
+            replica->applied != replica->driver.commit || replica->ledger.last_index != first->ledger.last_index ||
+            replica->ledger.last_chain != first->ledger.last_chain || replica->gather_count > 0 || replica->pending_head != NULL)
+            return false;
+        leaders += replica->accepting;
+    }
+    return leaders == 1;
+}
+
+static void compare_logs(struct machine *machine)
+{
+    struct machine *first = world.machines[1];
+    uint64_t end = first->replica.ledger.end_position;
+    if (machine->replica.ledger.end_position != end)
+        violation(machine->id, "its log ends at another position than n0's");
+    for (uint64_t at = 0; at < end; at += world.segment_size) {
+        uint64_t sizes[2] = {0, 0};
+        const uint8_t *a = segment_bytes(first, at, false, &sizes[0]);
+        const uint8_t *b = segment_bytes(machine, at, false, &sizes[1]);
+        if (a == NULL || b == NULL || sizes[0] != sizes[1] || memcmp(a, b, sizes[0]) != 0)
+            violation(machine->id, "its segment at %llu differs from n0's", (unsigned long long)at);
+    }
+}
+
+/* Queues and table made anew from the log alone. */
+static void compare_with_rebuild(struct machine *machine)
+{
+    struct sim_env scratch;
+    struct message_store store;
+    struct table table = {0};
+    struct message_store_config config = {.root = ROOT, .consume_queue_file_size = 20 * 300, .index_slots = 64, .index_entries = 512};
+    struct error error = {0};
+
+    sim_env_init(&scratch, 1, NULL);
+    int rv = scratch.env.ops->make_dir(&scratch.env, ROOT);
+    if (rv == 0)
+        rv = message_store_open(&store, &scratch.env, &config, &machine->view, &error);
+    if (rv == 0)
+        rv = message_store_recover(&store, 0, &error);
+    if (rv != 0)
+        violation(machine->id, "a rebuild does not begin: %s", error.message);
+    for (uint64_t i = 1; i <= machine->log_last; i++) {
+        struct ledger_entry entry;
+        const uint8_t *bytes = ledger_entry(&machine->replica.ledger, i - 1, &entry);
+        if (bytes == NULL || !ledger_entry_body_ok(&entry, bytes + LEDGER_ENTRY_HEADER_SIZE))
+            violation(machine->id, "entry %llu is damaged at the end", (unsigned long long)i);
+        struct slice body = slice_of(bytes + LEDGER_ENTRY_HEADER_SIZE, entry.body_size);
+        struct message_dispatch dispatch;
+        if (entry.kind == LEDGER_ENTRY_MESSAGE && message_store_dispatch(&store, body, &dispatch) != 0)
+            violation(machine->id, "entry %llu cannot be dispatched in a rebuild", (unsigned long long)i);
+        if (entry.kind == LEDGER_ENTRY_METADATA)
+            table_apply(&table, body);
+    }
+    if (table_hash(&table) != table_hash(&machine->table))
+        violation(machine->id, "its metadata are not what its log makes");
+    if (sim_env_digest(&scratch, ROOT "/consumequeue/") != sim_env_digest(&machine->disk, ROOT "/consumequeue/"))
+        violation(machine->id, "its consume queues differ from a rebuild");
+    message_store_close(&store);
+    sim_env_close(&scratch);
+}
+
+static void check_queues(struct machine *machine)
+{
+    for (int q = 0; q < WORKLOAD_QUEUES; q++) {
+        struct slice topic = slice_of_text(workload_queues[q].topic);
+        struct error error;
+        struct consume_queue *queue = message_store_queue(&machine->store, topic, workload_queues[q].id, false, &error);
+        if ((queue == NULL ? 0 : queue->max_offset) != (int64_t)queue_count[q])
+            violation(machine->id, "queue %d holds %lld messages, %llu were committed", q, queue == NULL ? 0 : (long long)queue->max_offset,
+                      (unsigned long long)queue_count[q]);
+        for (uint64_t i = 0; i < queue_count[q]; i++) {
+            struct consume_queue_unit unit;
+            const struct committed *entry = &committed[queue_units[q][i]];
+            if (!consume_queue_get(queue, (int64_t)i, &unit) || unit.physical_offset != (int64_t)(entry->position + LEDGER_ENTRY_HEADER_SIZE))
+                violation(machine->id, "queue %d has another unit %llu", q, (unsigned long long)i);
+        }
+    }
+}
+
+static void check_key(struct machine *machine, const struct client_call *call)
+{
+    int64_t found[4];
+    int64_t last_time, last_offset;
+    char key[24];
+    workload_key(call->number, key);
+    uint32_t count = message_store_query(&machine->store, slice_of_text(workload_queues[call->queue].topic), slice_of_text(key), 4, 0, INT64_MAX,
+                                         found, &last_time, &last_offset);
+    int64_t expected = (int64_t)(committed[call->committed].position + LEDGER_ENTRY_HEADER_SIZE);
+    if (count != 1 || found[0] != expected)
+        violation(machine->id, "call %llu is found %u times by its key", (unsigned long long)call->number, count);
+}
+
+void checker_final(void)
+{
+    if (committed_last != world.machines[1]->log_last)
+        violation(0, "the logs end at %llu, %llu entries were committed", (unsigned long long)world.machines[1]->log_last,
+                  (unsigned long long)committed_last);
+    for (int i = 1; i <= world.nodes; i++) {
+        struct machine *machine = world.machines[i];
+        for (uint64_t k = 1; k <= committed_last; k++) {
+            if (!holds_committed(machine, k))
+                violation(machine->id, "entry %llu is not the committed one", (unsigned long long)k);
+        }
+        if (i > 1)
+            compare_logs(machine);
+        check_queues(machine);
+        compare_with_rebuild(machine);
+        if (sim_env_unreserved_pages(&machine->disk) != 0)
+            violation(machine->id, "a page was written through a mapping without a block on the disk");
+    }
+    for (size_t n = 0; n < workload_count(); n++) {
+        const struct client_call *call = workload_at(n);
+        if (call->outcome != CALL_ACKNOWLEDGED)
+            continue;
+        if (call->committed == 0) {
+            if (!checker_loss_excused(call->acknowledged_at))
+                violation(0, "call %zu was acknowledged and is gone", n);
+            continue;
+        }
+        if (call->committed != call->request.index + 1 || committed[call->committed].position != (uint64_t)call->request.position ||
+            (!call->metadata && (committed[call->committed].queue != call->queue || committed[call->committed].queue_offset != call->queue_offset)))
+            violation(0, "call %zu was acknowledged and stands elsewhere", n);
+        if (!call->metadata && chance_of(30))
+            check_key(world.machines[chance((uint64_t)world.nodes) + 1], call);
+    }
+}

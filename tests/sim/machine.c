@@ -1,0 +1,683 @@
+/* The loop: whatever has arrived is taken in some order, the timer runs if it is due, and then (or, as in the product, also between) the turn ends. */
+#include "tests/sim/machine.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/sim/checker.h"
+#include "tests/sim/workload.h"
+
+#define ROOT "/d"
+#define STOP_STEP (5 * MS)
+#define STOP_TRANSFER_MS (2 * SECOND)
+
+static struct machine *machine_of(struct env *env)
+{
+    return (struct machine *)(void *)((char *)env - offsetof(struct machine, env));
+}
+
+/* ---- the seeded bugs that a disk can have ---- */
+
+static int bug_open(struct env *env, const char *path, unsigned flags, struct env_file **file)
+{
+    struct machine *machine = machine_of(env);
+    int rv = machine->disk.env.ops->open(env, path, flags, file);
+    size_t size = strlen(path);
+    if (rv != 0)
+        return rv;
+    if (world.options.bug == BUG_VOTE_NOT_SYNCED && size > 5 && strcmp(path + size - 5, "/vote") == 0)
+        machine->vote_handle = *file;
+    if (world.options.bug == BUG_LOG_NOT_SYNCED && strstr(path, "/data/") != NULL) {
+        for (size_t i = 0; i < 64; i++) {
+            if (machine->segment_handles[i] == NULL) {
+                machine->segment_handles[i] = *file;
+                break;
+            }
+        }
+    }
+    return 0;
+}
+
+static void bug_close(struct env *env, struct env_file *file)
+{
+    struct machine *machine = machine_of(env);
+    if (machine->vote_handle == file)
+        machine->vote_handle = NULL;
+    for (size_t i = 0; i < 64; i++) {
+        if (machine->segment_handles[i] == file)
+            machine->segment_handles[i] = NULL;
+    }
+    machine->disk.env.ops->close(env, file);
+}
+
+static int bug_sync(struct env *env, struct env_file *file)
+{
+    struct machine *machine = machine_of(env);
+    bool lies = file == machine->vote_handle;
+    for (size_t i = 0; i < 64 && !lies; i++)
+        lies = machine->segment_handles[i] == file;
+    return lies && !machine->disk.dead ? 0 : machine->disk.env.ops->sync(env, file);
+}
+
+/* ---- time ---- */
+
+static uint64_t clock_now(const struct machine *machine)
+{
+    return (machine->frozen ? machine->paused_since : world.now) - machine->boot_us;
+}
+
+void machine_clock(struct machine *machine)
+{
+    machine->disk.own_clock.monotonic_us = clock_now(machine);
+    machine->disk.own_clock.wall_ms = 1600000000000 + (int64_t)(world.now / 1000) + machine->wall_skew_ms;
+}
+
+static void on_wake(const struct world_event *event);
+
+void machine_wake(struct machine *machine, uint64_t at)
+{
+    if (!machine->up || machine->paused)
+        return;
+    if (at < machine->busy_until)
+        at = machine->busy_until;
+    if (at < world.now)
+        at = world.now;
+    if (at >= machine->wake_at)
+        return;
+    machine->wake_at = at;
+    world_at(at, on_wake, machine->id, machine->life, NULL, at);
+}
+
+/* ---- what the replica asks for ---- */
+
+static void io_send(void *context, uint64_t to, struct peer_message *message, const uint8_t *run, size_t size)
+{
+    struct machine *machine = context;
+    struct peer_message copy = *message;
+    if (machine->disk.dead)
+        return;
+    copy.body_size = (uint32_t)size;
+    checker_sending(machine, to, &copy);
+    network_send(machine, to, &copy, run, (uint32_t)size);
+}
+
+static void io_cut(void *context)
+{
+    struct machine *machine = context;
+    if (!machine->disk.dead)
+        network_cut_unsent(machine);
+}
+
+static void on_job_back(const struct world_event *event)
+{
+    struct machine *machine = world.machines[event->node];
+    struct machine_job *job = &machine->jobs[event->value];
+    if (machine->life != event->life || !machine->up || !job->out)
+        return;
+    job->back = true;
+    machine_wake(machine, world.now);
+}
+
+static void job_run(struct machine *machine, enum machine_job_kind kind)
+{
+    if (kind == JOB_SYNC)
+        ledger_sync_run(&machine->replica.sync);
+    else if (kind == JOB_RESERVE)
+        ledger_reservation_run(&machine->replica.reservation);
+    else
+        replica_save_run(&machine->replica.save);
+    machine->jobs[kind].ran = true;
+}
+
+static void on_job_run(const struct world_event *event)
+{
+    struct machine *machine = world.machines[event->node];
+    struct machine_job *job = &machine->jobs[event->value];
+    if (machine->life != event->life || !machine->up || !job->out || job->ran)
+        return;
+    machine_clock(machine);
+    job_run(machine, (enum machine_job_kind)event->value);
+    if (machine->disk.dead)
+        machine_died(machine);
+}
+
+static uint64_t disk_time(const struct machine *machine)
+{
+    uint64_t time = 20 + chance(world.sync_us);
+    if (world.now < machine->slow_until)
+        time += chance(machine->slow_us);
+    return time;
+}
+
+static void job_start(struct machine *machine, enum machine_job_kind kind)
+{
+    struct machine_job *job = &machine->jobs[kind];
+    uint64_t time = disk_time(machine);
+    uint64_t run_at = world.now + chance(time + 1);
+    assert(!job->out);
+    *job = (struct machine_job){.out = true};
+    world_at(run_at, on_job_run, machine->id, machine->life, NULL, kind);
+    world_at(world.now + time, on_job_back, machine->id, machine->life, NULL, kind);
+}
+
+static void io_sync(void *context, struct ledger_sync *sync)
+{
+    (void)sync;
+    job_start(context, JOB_SYNC);
+}
+
+static void io_reserve(void *context, struct ledger_reservation *job)
+{
+    (void)job;
+    job_start(context, JOB_RESERVE);
+}
+
+static void io_save(void *context, struct replica_save *save)
+{
+    (void)save;
+    job_start(context, JOB_SAVE);
+}
+
+static void io_hello_changed(void *context)
+{
+    ((struct machine *)context)->greet_wanted = true;
+}
+
+static void job_back(struct machine *machine, enum machine_job_kind kind)
+{
+    struct machine_job *job = &machine->jobs[kind];
+    if (!job->ran)
+        job_run(machine, kind);
+    *job = (struct machine_job){0};
+    if (kind == JOB_SYNC)
+        replica_synced(&machine->replica);
+    else if (kind == JOB_RESERVE)
+        replica_reserved(&machine->replica);
+    else
+        replica_saved(&machine->replica);
+}
+
+/* ---- callbacks ---- */
+
+static void cb_metadata(void *context, uint64_t index, struct slice record, bool replay)
+{
+    struct machine *machine = context;
+    if (machine->disk.dead)
+        return;
+    if (!replay) {
+        table_apply(&machine->table, record);
+        if (world.options.bug == BUG_APPLY_TWICE && chance_of(20))
+            table_apply(&machine->table, record);
+    }
+    checker_applied(machine, index + 1, NULL, record, replay);
+}
+
+static void cb_message(void *context, uint64_t index, const struct message_dispatch *dispatch, struct slice trailer, bool replay)
+{
+    struct machine *machine = context;
+    (void)trailer;
+    if (!machine->disk.dead)
+        checker_applied(machine, index + 1, dispatch, slice_of(NULL, 0), replay);
+}
+
+static void cb_nothing(void *context)
+{
+    (void)context;
+}
+
+static int cb_snapshot(void *context, uint64_t index, struct buffer *out)
+{
+    struct machine *machine = context;
+    checker_snapshot(machine, index + 1);
+    table_save(&machine->table, out);
+    return 0;
+}
+
+static int cb_restore(void *context, struct slice snapshot)
+{
+    struct machine *machine = context;
+    if (!table_load(&machine->table, snapshot))
+        violation(machine->id, "a metadata snapshot of %zu bytes is handed back", snapshot.size);
+    return 0;
+}
+
+static void cb_failed(void *context, const struct error *error)
+{
+    (void)context;
+    (void)error;
+}
+
+/* ---- life of a process ---- */
+
+void machine_init(struct machine *machine, int id)
+{
+    machine->id = id;
+    snprintf(machine->name, sizeof machine->name, "n%d", id - 1);
+    sim_env_init(&machine->disk, world.seed * 16 + (uint64_t)id, NULL);
+    machine->disk.clock = &machine->disk.own_clock;
+    machine->disk.writeback_per_mille = (uint32_t)chance(30);
+    machine->ops = *machine->disk.env.ops;
+    if (world.options.bug == BUG_VOTE_NOT_SYNCED || world.options.bug == BUG_LOG_NOT_SYNCED) {
+        machine->ops.open = bug_open;
+        machine->ops.close = bug_close;
+        machine->ops.sync = bug_sync;
+    }
+    machine->env = (struct env){&machine->ops, &machine->disk};
+    machine->powered = true;
+    machine->boot_us = world.now - chance(90 * SECOND);
+    machine->wake_at = UINT64_MAX;
+}
+
+void machine_close(struct machine *machine)
+{
+    sim_env_close(&machine->disk);
+    free(machine->log);
+    free(machine->ghost);
+}
+
+static void on_start(const struct world_event *event)
+{
+    struct machine *machine = world.machines[event->node];
+    if (!machine->up && machine->life == event->life && !machine->keep_down)
+        machine_start(machine);
+}
+
+void machine_start_at(struct machine *machine, uint64_t at)
+{
+    world_at(at, on_start, machine->id, machine->life, NULL, 0);
+}
+
+static void forget_process(struct machine *machine)
+{
+    machine->up = false;
+    machine->paused = machine->frozen = false;
+    machine->stopping = machine->transferred = false;
+    machine->greet_wanted = false;
+    machine->client_calls = 0;
+    machine->wake_at = UINT64_MAX;
+    machine->busy_until = 0;
+    machine->failed_at = 0;
+    machine->commit_seen = 0;
+    machine->leads_term = 0;
+    machine->apply_next = 0;
+    machine->life++;
+    memset(machine->jobs, 0, sizeof machine->jobs);
+}
+
+static void on_restart_failed(struct machine *machine, const struct error *error)
+{
+    bool died = machine->disk.dead;
+    bool excused = died || error->code == ERROR_NO_SPACE || machine->io_error_wanted;
+    TRACE(1, machine->id, "does not start: %s%s", error->message, died ? " (it died)" : "");
+    world.stats->start_failures++;
+    if (!excused)
+        violation(machine->id, "refuses to start: %s", error->message);
+    sim_env_kill(&machine->disk);
+    bool cut = machine->cut_when_dead;
+    network_end(machine, false);
+    forget_process(machine);
+    if (cut)
+        machine_power_cut(machine);
+    machine_start_at(machine, world.now + chance_between(10 * MS, 1 * SECOND));
+}
+
+void machine_start(struct machine *machine)
+{
+    static const char *const peers[] = {
+        NULL, NULL, NULL, "n0-h:1;n1-h:2;n2-h:3", NULL, "n0-h:1;n1-h:2;n2-h:3;n3-h:4;n4-h:5",
+    };
+    struct dledger_options options = {
+        .cluster = "C",
+        .group = "g",
+        .self_id = machine->name,
+        .peers = peers[world.nodes],
+        .dir = ROOT,
+        .segment_size = world.segment_size,
+        .index_file_size = world.index_file_size,
+        .durability = world.class_b ? DURABILITY_B : DURABILITY_A,
+        .election_timeout_ms = 300,
+        .heartbeat_ms = 50,
+        .max_wait_ms = 2500,
+        .force_start = world.options.bug == BUG_NEVER_MUTE && world.now > 101 * SECOND,
+    };
+    struct dledger_callbacks callbacks = {machine,    cb_metadata, cb_message, cb_nothing, cb_snapshot,
+                                          cb_restore, cb_nothing,  NULL,       NULL,       cb_failed};
+    struct replica_io io = {machine, io_send, io_cut, io_sync, io_reserve, io_save, io_hello_changed};
+    struct message_store_config config = {
+        .root = ROOT,
+        .consume_queue_file_size = 20 * 300,
+        .index_slots = 64,
+        .index_entries = 512,
+        .index_enable = true,
+    };
+    struct error error = {0};
+    struct sim_fault fault = machine->disk.fault; /* chaos may want the start itself to fail */
+
+    assert(!machine->up);
+    sim_env_restart(&machine->disk);
+    machine->disk.fault = fault;
+    machine->up = machine->powered = true;
+    machine->born = world.now;
+    machine->clean = false;
+    machine->cut_when_dead = machine->cut_when_dead && fault.kill;
+    machine->io_error_wanted = fault.calls != 0 && !fault.kill;
+    memset(&machine->table, 0, sizeof machine->table);
+    machine_clock(machine);
+    world.stats->starts++;
+    TRACE(1, machine->id, "starts");
+    if (replica_open(&machine->replica, &machine->env, &options, &callbacks, &io, "h:10911", &machine->view, &error) != 0) {
+        on_restart_failed(machine, &error);
+        return;
+    }
+    machine->replica.driver.options.guards = world.options.guards;
+    if (world.options.bug == BUG_TERM_IGNORED && machine->replica.votes.term > machine->replica.ledger.last_term) {
+        machine->replica.votes.term = machine->replica.ledger.last_term;
+        machine->replica.votes.voted_for = 0;
+    }
+    checker_started(machine);
+    if (message_store_open(&machine->store, &machine->env, &config, &machine->view, &error) != 0) {
+        replica_close(&machine->replica);
+        on_restart_failed(machine, &error);
+        return;
+    }
+    if (replica_start(&machine->replica, &machine->store, &error) != 0) {
+        replica_close(&machine->replica);
+        message_store_close(&machine->store);
+        on_restart_failed(machine, &error);
+        return;
+    }
+    if (machine->disk.dead) {
+        machine_died(machine);
+        return;
+    }
+    network_begin(machine);
+    machine_after(machine);
+}
+
+/* Gives back what the process held: the jobs that were out have no effect any more. */
+static void close_process(struct machine *machine, bool silent)
+{
+    sim_env_kill(&machine->disk);
+    for (int i = 0; i < JOBS; i++) {
+        if (machine->jobs[i].out)
+            job_back(machine, (enum machine_job_kind)i);
+    }
+    replica_close(&machine->replica);
+    message_store_close(&machine->store);
+    network_end(machine, silent);
+    forget_process(machine);
+}
+
+static void lose_power(struct machine *machine)
+{
+    world.stats->power_cuts++;
+    checker_forgets(machine, false);
+    sim_env_power_cut(&machine->disk);
+    machine->powered = false;
+    machine->boot_us = world.now - chance(5 * SECOND);
+    if (chance_of(100))
+        machine->wall_skew_ms += (int64_t)chance(7200000) - 3600000;
+}
+
+void machine_kill(struct machine *machine)
+{
+    if (!machine->up)
+        return;
+    TRACE(1, machine->id, "is killed");
+    close_process(machine, false);
+}
+
+void machine_power_cut(struct machine *machine)
+{
+    TRACE(1, machine->id, "loses power");
+    if (machine->up)
+        close_process(machine, true);
+    lose_power(machine);
+}
+
+void machine_died(struct machine *machine)
+{
+    bool cut = machine->cut_when_dead;
+    TRACE(1, machine->id, "died inside a call%s", cut ? ", its machine too" : "");
+    machine->cut_when_dead = false;
+    close_process(machine, cut);
+    if (cut)
+        lose_power(machine);
+    if (!machine->keep_down)
+        machine_start_at(machine, world.now + chance_skewed(3 * SECOND));
+}
+
+void machine_wipe(struct machine *machine)
+{
+    uint64_t boot = machine->disk.boot_id;
+    uint32_t writeback = machine->disk.writeback_per_mille;
+    assert(!machine->up);
+    TRACE(1, machine->id, "is wiped");
+    checker_forgets(machine, true);
+    sim_env_close(&machine->disk);
+    sim_env_init(&machine->disk, chance(UINT64_MAX), NULL);
+    machine->disk.clock = &machine->disk.own_clock;
+    machine->disk.boot_id = boot;
+    machine->disk.writeback_per_mille = writeback;
+}
+
+/* ---- pauses ---- */
+
+void machine_pause(struct machine *machine, bool clock_too)
+{
+    TRACE(1, machine->id, clock_too ? "is frozen" : "is paused");
+    machine->paused = true;
+    machine->frozen = clock_too;
+    machine->paused_since = world.now;
+    machine->wake_at = UINT64_MAX;
+}
+
+void machine_resume(struct machine *machine)
+{
+    if (!machine->paused)
+        return;
+    TRACE(1, machine->id, "goes on");
+    if (machine->frozen)
+        machine->boot_us += world.now - machine->paused_since;
+    machine->paused = machine->frozen = false;
+    machine_wake(machine, world.now);
+}
+
+/* ---- clean stop ---- */
+
+static void on_stop_step(const struct world_event *event)
+{
+    struct machine *machine = world.machines[event->node];
+    struct replica *replica = &machine->replica;
+    if (machine->life != event->life || !machine_alive(machine))
+        return;
+    world_at(world.now + STOP_STEP, on_stop_step, machine->id, machine->life, NULL, 0);
+    if (machine->paused)
+        return;
+    machine_clock(machine);
+    replica_tick(replica);
+    if (machine->disk.dead) {
+        machine_died(machine);
+        return;
+    }
+    if (!machine->transferred) {
+        if (raft_driver_leads(&replica->driver) && world.now - machine->stop_since < STOP_TRANSFER_MS) {
+            if (raft_transferee(&replica->driver.raft) == 0) {
+                int to = (int)chance((uint64_t)world.nodes) + 1;
+                if (to != machine->id && machine->links[to].connection != NULL)
+                    raft_driver_transfer(&replica->driver, (uint64_t)to);
+            }
+            machine_after(machine);
+            return;
+        }
+        machine->transferred = true;
+    }
+    if (machine->jobs[JOB_SYNC].out || machine->jobs[JOB_RESERVE].out || machine->jobs[JOB_SAVE].out) {
+        machine_after(machine);
+        return;
+    }
+    if (!replica->checkpoint.clean) {
+        bool ready = replica_stop_step(replica);
+        if (machine->disk.dead) {
+            machine_died(machine);
+            return;
+        }
+        checker_machine(machine);
+        if (!ready || machine->jobs[JOB_SAVE].out) {
+            machine_after(machine);
+            return;
+        }
+    }
+    bool power = machine->power_after_stop;
+    TRACE(1, machine->id, "has stopped cleanly");
+    replica_close(replica);
+    message_store_close(&machine->store);
+    network_end(machine, false);
+    forget_process(machine);
+    machine->clean = true;
+    machine->power_after_stop = false;
+    if (power)
+        machine_power_cut(machine);
+    if (!machine->keep_down)
+        machine_start_at(machine, world.now + chance_between(10 * MS, 1 * SECOND));
+}
+
+void machine_stop(struct machine *machine)
+{
+    if (!machine->up || machine->stopping)
+        return;
+    TRACE(1, machine->id, "is asked to stop");
+    machine->stopping = true;
+    machine->stop_since = world.now;
+    world_at(world.now, on_stop_step, machine->id, machine->life, NULL, 0);
+}
+
+/* ---- the loop ---- */
+
+/* A member that stopped for good waits for a person, who restarts it. */
+static void look_at_failure(struct machine *machine)
+{
+    const struct replica *replica = &machine->replica;
+    if (replica->phase != REPLICA_FAILED || machine->failed_at != 0)
+        return;
+    machine->failed_at = world.now;
+    world.stats->failed_members++;
+    TRACE(1, machine->id, "stops for good: %s", replica->failure.message);
+    if (!machine->io_error_wanted && !machine->outcast)
+        violation(machine->id, "stops for good: %s", replica->failure.message);
+}
+
+static bool turn(struct machine *machine)
+{
+    bool more = replica_turn(&machine->replica);
+    if (machine->disk.dead)
+        return false;
+    checker_machine(machine);
+    if (world.options.bug == BUG_PERSISTED_EARLY && machine->replica.driver.started) {
+        raft_driver_persisted(&machine->replica.driver, raft_driver_last(&machine->replica.driver));
+        checker_machine(machine);
+    }
+    if (machine->greet_wanted) {
+        machine->greet_wanted = false;
+        network_greet(machine);
+    }
+    look_at_failure(machine);
+    return more;
+}
+
+static uint64_t deadline(const struct machine *machine)
+{
+    uint64_t due = replica_deadline_us(&machine->replica);
+    return due == UINT64_MAX ? UINT64_MAX : due + machine->boot_us;
+}
+
+void machine_after(struct machine *machine)
+{
+    if (!machine->up)
+        return;
+    if (machine->disk.dead) {
+        machine_died(machine);
+        return;
+    }
+    checker_machine(machine);
+    machine_wake(machine, world.now + chance(20));
+}
+
+enum work { WORK_MESSAGES, WORK_TICK, WORK_CALLS, WORK_SYNCED, WORK_RESERVED, WORK_SAVED, WORKS };
+
+static bool do_one(struct machine *machine, enum work work)
+{
+    switch (work) {
+    case WORK_MESSAGES:
+        return network_handle_one(machine);
+    case WORK_TICK:
+        if (machine->stopping || deadline(machine) > world.now)
+            return false;
+        replica_tick(&machine->replica);
+        return true;
+    case WORK_CALLS:
+        if (machine->client_calls == 0)
+            return false;
+        machine->client_calls--;
+        workload_call(machine);
+        return true;
+    case WORK_SYNCED:
+    case WORK_RESERVED:
+    case WORK_SAVED: {
+        enum machine_job_kind kind = (enum machine_job_kind)(work - WORK_SYNCED);
+        if (!machine->jobs[kind].back)
+            return false;
+        job_back(machine, kind);
+        return true;
+    }
+    default:
+        return false;
+    }
+}
+
+static void on_wake(const struct world_event *event)
+{
+    struct machine *machine = world.machines[event->node];
+    bool empty[WORKS] = {false};
+    int left = WORKS;
+    bool more = false;
+
+    if (machine->life != event->life || !machine->up || machine->paused || machine->wake_at != event->value)
+        return;
+    machine->wake_at = UINT64_MAX;
+    machine_clock(machine);
+    for (int handled = 0; left > 0 && handled < 200; handled++) {
+        enum work work = (enum work)chance(WORKS);
+        if (empty[work])
+            continue;
+        if (!do_one(machine, work) || work == WORK_TICK) {
+            empty[work] = true; /* the timer runs once a turn */
+            left--;
+        } else {
+            checker_machine(machine);
+        }
+        if (machine->disk.dead)
+            break;
+        if (chance_of(world.turn_per_mille))
+            more = turn(machine);
+        if (machine->disk.dead)
+            break;
+    }
+    if (!machine->disk.dead)
+        more = turn(machine);
+    if (machine->disk.dead) {
+        machine_died(machine);
+        return;
+    }
+    machine->busy_until = world.now + 5 + chance(40);
+    if (more || left > 0) {
+        machine_wake(machine, world.now);
+        return;
+    }
+    uint64_t due = deadline(machine);
+    if (!machine->stopping && due != UINT64_MAX)
+        machine_wake(machine, due <= world.now ? world.now + 1000 : due + chance(200));
+}

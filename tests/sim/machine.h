@@ -1,0 +1,114 @@
+/* One machine with its disk, clock and loop, and the member that runs on it: the real replica, ledger and message store over sim_env.
+ *
+ * The loop does what dledger_commit_log and libuv do in the product: takes what has arrived in some order, runs what is due, ends its turn. A
+ * machine is dead (power), its process dead, paused, or running.
+ */
+#ifndef LEDGERMQ_TESTS_SIM_MACHINE_H
+#define LEDGERMQ_TESTS_SIM_MACHINE_H
+
+#include "dledger/replica.h"
+#include "tests/lib/sim_env.h"
+#include "tests/sim/network.h"
+#include "tests/sim/table.h"
+#include "tests/sim/world.h"
+
+enum machine_job_kind { JOB_SYNC, JOB_RESERVE, JOB_SAVE, JOBS };
+struct machine_job {
+    bool out;
+    bool ran;
+    bool back; /* waits for the loop */
+};
+
+struct log_seen { /* what the checker has seen in a log, by Raft index */
+    uint64_t term;
+    uint32_t chain;
+};
+
+struct machine {
+    int id; /* = Raft id */
+    char name[16];
+    struct sim_env disk;
+    struct env env; /* disk's, with the seeded bugs in front */
+    struct env_ops ops;
+    struct env_file *vote_handle; /* for the seeded bugs */
+    struct env_file *segment_handles[64];
+    struct replica replica;
+    struct message_store store;
+    struct log_view view;
+    struct table table; /* metadata */
+
+    bool up;            /* a process runs */
+    bool powered;
+    uint32_t life;      /* counts processes */
+    uint64_t born;
+    bool paused;
+    bool frozen;
+    uint64_t paused_since;
+    uint64_t boot_us;   /* when its monotonic clock was 0 */
+    int64_t wall_skew_ms;
+    uint64_t wake_at;   /* UINT64_MAX = not planned */
+    uint64_t busy_until;
+    bool greet_wanted;
+    bool stopping, transferred;
+    uint64_t stop_since;
+    bool clean; /* stopped cleanly, not started since */
+    bool power_after_stop;
+    bool cut_when_dead; /* the death inside a call was one of the whole machine */
+    bool keep_down;
+    uint64_t slow_until, slow_us;
+    uint64_t client_calls; /* waiting to be taken by the loop */
+    struct machine_job jobs[JOBS];
+
+    struct network_link links[WORLD_NODES_MAX + 1];
+
+    /* ---- checker ---- */
+    struct log_seen *log; /* [1..log_last] */
+    uint64_t log_last, log_capacity;
+    uint64_t commit_seen, leads_term;
+    uint64_t durable_checked; /* acknowledged entries up to here were found on the medium */
+    uint64_t acknowledged;    /* highest index told to a leader as stored */
+    uint64_t apply_next;      /* Raft index, 0 = none applied in this life */
+    bool forgetful;           /* lost what it may have acknowledged, does not run yet */
+    bool wiped;
+    struct log_seen *ghost;   /* what it held before */
+    uint64_t ghost_last, ghost_acknowledged;
+    bool outcast;             /* class A: holds committed entries that a majority has lost */
+    bool io_error_wanted;     /* its disk was told to fail: it may stop for good */
+    uint64_t failed_at;
+    uint64_t granted_term;
+    int granted_to;
+};
+
+void machine_init(struct machine *machine, int id);
+void machine_close(struct machine *machine);
+
+/* Begins a process. May fail for reasons that chaos has given; then it is tried again later. */
+void machine_start(struct machine *machine);
+void machine_start_at(struct machine *machine, uint64_t at);
+void machine_kill(struct machine *machine);
+void machine_power_cut(struct machine *machine);
+/* The process was killed inside a call: gives its files back. */
+void machine_died(struct machine *machine);
+void machine_stop(struct machine *machine); /* clean */
+void machine_pause(struct machine *machine, bool clock_too);
+void machine_resume(struct machine *machine);
+/* The directory is emptied by a person. */
+void machine_wipe(struct machine *machine);
+
+/* Sets the machine's clock: before anything of the member is called. */
+void machine_clock(struct machine *machine);
+/* The loop is to run, now or when it has finished its turn. */
+void machine_wake(struct machine *machine, uint64_t at);
+/* After anything of the member was called outside the loop. */
+void machine_after(struct machine *machine);
+/* False when it died meanwhile. */
+static inline bool machine_alive(const struct machine *machine)
+{
+    return machine->up && !machine->disk.dead;
+}
+static inline bool machine_runs(const struct machine *machine)
+{
+    return machine_alive(machine) && machine->replica.phase == REPLICA_RUNNING;
+}
+
+#endif

@@ -1,0 +1,376 @@
+/* A run: machines start, clients send, things break for a while (1); then what is broken is mended, first with a bare majority up (2), then with all
+ * (3): there must be progress within a bounded time. When the clients have ended all must become alike (4), and stay so over a last restart of
+ * everything (5). */
+#include "tests/sim/world.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/sim/chaos.h"
+#include "tests/sim/checker.h"
+#include "tests/sim/machine.h"
+#include "tests/sim/workload.h"
+
+#define PROGRESS_MAX (30 * SECOND)
+#define CONVERGE_MAX (60 * SECOND)
+
+struct world world;
+
+const char *const world_bug_names[BUGS] = {
+    "none",        "vote-not-synced", "log-not-synced", "persisted-early", "never-mute", "term-ignored", "queue-shift", "early-answer",
+    "apply-twice",
+};
+
+static struct {
+    struct world_event *items;
+    size_t count, capacity;
+    uint64_t order;
+} events;
+
+/* ---- chance ---- */
+
+static uint64_t next_random(void)
+{
+    uint64_t z = (world.random += 0x9E3779B97F4A7C15u);
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+}
+
+uint64_t chance(uint64_t below)
+{
+    return below == 0 ? 0 : next_random() % below;
+}
+
+uint64_t chance_between(uint64_t low, uint64_t high)
+{
+    return low + chance(high - low + 1);
+}
+
+bool chance_of(unsigned per_mille)
+{
+    return next_random() % 1000 < per_mille;
+}
+
+uint64_t chance_skewed(uint64_t max)
+{
+    unsigned shift = (unsigned)chance(16);
+    return chance((max >> shift) + 1);
+}
+
+/* ---- events ---- */
+
+static bool before(const struct world_event *a, const struct world_event *b)
+{
+    return a->at != b->at ? a->at < b->at : a->order < b->order;
+}
+
+static void swap(size_t a, size_t b)
+{
+    struct world_event event = events.items[a];
+    events.items[a] = events.items[b];
+    events.items[b] = event;
+}
+
+void world_at(uint64_t at, void (*run)(const struct world_event *event), int node, uint32_t life, void *pointer, uint64_t value)
+{
+    if (events.count == events.capacity) {
+        events.capacity = events.capacity == 0 ? 1024 : events.capacity * 2;
+        events.items = realloc(events.items, events.capacity * sizeof *events.items);
+        assert(events.items != NULL);
+    }
+    if (at < world.now)
+        at = world.now;
+    size_t i = events.count++;
+    events.items[i] = (struct world_event){at, events.order++, run, pointer, value, life, node};
+    while (i > 0 && before(&events.items[i], &events.items[(i - 1) / 2])) {
+        swap(i, (i - 1) / 2);
+        i = (i - 1) / 2;
+    }
+}
+
+static struct world_event next_event(void)
+{
+    struct world_event first = events.items[0];
+    size_t i = 0;
+    events.items[0] = events.items[--events.count];
+    for (;;) {
+        size_t least = i;
+        for (size_t child = 2 * i + 1; child <= 2 * i + 2; child++) {
+            if (child < events.count && before(&events.items[child], &events.items[least]))
+                least = child;
+        }
+        if (least == i)
+            return first;
+        swap(i, least);
+        i = least;
+    }
+}
+
+bool world_run_while_not(bool (*condition)(void), uint64_t until)
+{
+    uint64_t look_at = world.now;
+    while (events.count > 0 && events.items[0].at <= until) {
+        struct world_event event = next_event();
+        world.now = event.at;
+        world.stats->events++;
+        event.run(&event);
+        if (condition != NULL && world.now >= look_at) {
+            if (condition())
+                return true;
+            look_at = world.now + 5 * MS;
+        }
+    }
+    world.now = until;
+    return false;
+}
+
+void world_run_until(uint64_t until)
+{
+    world_run_while_not(NULL, until);
+}
+
+/* ---- saying ---- */
+
+void trace(int level, int node, const char *format, ...)
+{
+    va_list args;
+    if (level > world.options.verbose)
+        return;
+    fprintf(stderr, "%10.3f ms  ", (double)world.now / 1000.0);
+    if (node != 0)
+        fprintf(stderr, "n%d ", node - 1);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+}
+
+static void tell_machines(void)
+{
+    for (int i = 1; i <= world.nodes; i++) {
+        struct machine *machine = world.machines[i];
+        const struct replica *replica = &machine->replica;
+        if (!machine->up) {
+            fprintf(stderr, "    n%d: %s, log %llu, commit seen %llu%s%s\n", i - 1, machine->powered ? "no process" : "no power",
+                    (unsigned long long)machine->log_last, (unsigned long long)machine->commit_seen, machine->forgetful ? ", forgetful" : "",
+                    machine->outcast ? ", outcast" : "");
+            continue;
+        }
+        fprintf(stderr,
+                "    n%d: phase %d mute %d%s%s%s, %s, term %llu, leader %llu, last %llu (stored %llu, synced %lld), commit %llu, applied %llu, "
+                "gathered %u, room %s, accepting %d, links",
+                i - 1, replica->phase, replica->mute_reason, machine->paused ? " PAUSED" : "", machine->forgetful ? " forgetful" : "",
+                machine->outcast ? " outcast" : "",
+                replica->driver.started ? raft_state_name(raft_state((struct raft *)(uintptr_t)&replica->driver.raft)) : "not started",
+                (unsigned long long)replica->votes.term, (unsigned long long)replica->known_leader,
+                (unsigned long long)raft_driver_last(&replica->driver), (unsigned long long)replica->driver.raft.last_stored,
+                (long long)replica->ledger.synced_index + 1, (unsigned long long)replica->driver.commit, (unsigned long long)replica->applied,
+                replica->gather_count, replica->reserve_failed ? "none" : "yes", replica->accepting);
+        for (int k = 1; k <= world.nodes; k++)
+            fprintf(stderr, " %s", k == i ? "-" : machine->links[k].connection != NULL ? "up" : "no");
+        fprintf(stderr, "%s%s\n", replica->phase == REPLICA_FAILED ? ": " : "",
+                replica->phase == REPLICA_FAILED ? replica->failure.message : "");
+    }
+}
+
+void violation(int node, const char *format, ...)
+{
+    va_list args;
+    fprintf(stderr, "seed %llu: VIOLATION at %.3f ms, ", (unsigned long long)world.seed, (double)world.now / 1000.0);
+    if (node != 0)
+        fprintf(stderr, "n%d: ", node - 1);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fprintf(stderr, " (%d nodes, class %c)\n", world.nodes, world.class_b ? 'B' : 'A');
+    tell_machines();
+    world.stats->failed++;
+    fflush(stderr);
+    _Exit(1);
+}
+
+/* ---- a run ---- */
+
+static void draw_style(void)
+{
+    static const uint64_t segments[] = {64 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20};
+    static const uint64_t latencies[] = {100, 300, 1000, 5000, 20000};
+    static const uint64_t syncs[] = {100, 300, 1000, 10000, 40000};
+    static const uint64_t gaps[] = {500, 2000, 5000, 20000};
+    static const unsigned late[] = {0, 100, 1000, 10000};
+    world.segment_size = segments[chance(5)];
+    world.index_file_size = chance_of(500) ? 32 * 512 : 32 * 4096;
+    world.latency_us = latencies[chance(5)];
+    world.late_per_million = late[chance(4)];
+    world.flip_per_million = chance_of(300) ? 2000 : 0;
+    world.turn_per_mille = (unsigned)chance(1001);
+    world.sync_us = syncs[chance(5)];
+    world.unsent_max = chance_of(300) ? 16 << 10 : 4 << 20;
+    world.send_gap_us = gaps[chance(4)];
+    world.body_max = chance_of(300) ? 20000 : 300;
+}
+
+static void start_all(void)
+{
+    for (int i = 1; i <= world.nodes; i++) {
+        struct machine *machine = world.machines[i];
+        machine->keep_down = false;
+        if (!machine->up)
+            machine_start_at(machine, world.now + chance(200 * MS));
+    }
+}
+
+static uint64_t acknowledged_before;
+
+static bool progressed(void)
+{
+    return workload_acknowledged() >= acknowledged_before + 3;
+}
+
+static void expect_progress(const char *when)
+{
+    acknowledged_before = workload_acknowledged();
+    if (!world_run_while_not(progressed, world.now + PROGRESS_MAX))
+        violation(0, "no send was acknowledged within %llu s, %s", PROGRESS_MAX / SECOND, when);
+}
+
+/* With a majority that has forgotten nothing, and nobody else. Others may wait for all members, by design. */
+static void bare_majority(void)
+{
+    int chosen[WORLD_NODES_MAX];
+    int count = 0;
+
+    for (int i = 1; i <= world.nodes; i++) {
+        struct machine *machine = world.machines[i];
+        if (!machine->forgetful && !machine->outcast)
+            chosen[count++] = i;
+    }
+    if (count < world.majority) {
+        world.stats->runs_without_bare_majority++;
+        return;
+    }
+    for (int i = count - 1; i > 0; i--) {
+        int k = (int)chance((uint64_t)i + 1);
+        int node = chosen[i];
+        chosen[i] = chosen[k];
+        chosen[k] = node;
+    }
+    for (int i = 1; i <= world.nodes; i++) {
+        bool up = false;
+        for (int k = 0; k < world.majority; k++)
+            up = up || chosen[k] == i;
+        if (up && !world.machines[i]->up)
+            machine_start_at(world.machines[i], world.now + chance(200 * MS));
+        world.machines[i]->keep_down = !up;
+        if (!up && world.machines[i]->up)
+            machine_kill(world.machines[i]);
+    }
+    expect_progress("a bare majority is up and connected");
+}
+
+static void converge(const char *when)
+{
+    if (!world_run_while_not(checker_converged, world.now + CONVERGE_MAX))
+        violation(0, "the members are not alike %llu s after %s", CONVERGE_MAX / SECOND, when);
+    /* Nothing may come after it. */
+    world_run_until(world.now + 500 * MS);
+    if (!checker_converged())
+        violation(0, "the members were alike and are not any more, after %s", when);
+    checker_final();
+}
+
+static bool all_down(void)
+{
+    for (int i = 1; i <= world.nodes; i++) {
+        if (world.machines[i]->up)
+            return false;
+    }
+    return true;
+}
+
+static void restart_all(void)
+{
+    uint64_t how = chance(4);
+    const char *const names[] = {"a kill of all", "a power cut of all", "a clean stop of all", "a clean stop and a power cut of all"};
+
+    TRACE(1, 0, "%s", names[how]);
+    for (int i = 1; i <= world.nodes; i++) {
+        struct machine *machine = world.machines[i];
+        machine->keep_down = true;
+        machine->power_after_stop = how == 3;
+        if (how == 0)
+            machine_kill(machine);
+        else if (how == 1)
+            machine_power_cut(machine);
+        else
+            machine_stop(machine);
+    }
+    if (!world_run_while_not(all_down, world.now + 30 * SECOND))
+        violation(0, "a clean stop takes more than 30 s");
+    start_all();
+    expect_progress("after a restart of all");
+    workload_end();
+    converge(names[how]);
+}
+
+void world_run(uint64_t seed, const struct world_options *options, struct world_stats *stats)
+{
+    memset(&world, 0, sizeof world);
+    world.seed = seed;
+    world.random = seed * 0x2545F4914F6CDD1Du + 0x9E3779B97F4A7C15u;
+    world.options = *options;
+    world.stats = stats;
+    world.now = 100 * SECOND;
+    uint64_t nodes = chance_of(600) ? 3 : 5;
+    bool class_b = chance_of(600);
+    world.nodes = options->nodes != 0 ? options->nodes : (int)nodes;
+    world.majority = world.nodes / 2 + 1;
+    world.class_b = options->durability != 0 ? options->durability == 'B' : class_b;
+    draw_style();
+    TRACE(1, 0, "%d nodes, class %c, segments of %llu KiB, latency %llu us, sync %llu us, a call every %llu us", world.nodes,
+          world.class_b ? 'B' : 'A', (unsigned long long)world.segment_size >> 10, (unsigned long long)world.latency_us,
+          (unsigned long long)world.sync_us, (unsigned long long)world.send_gap_us);
+
+    checker_init();
+    workload_init();
+    for (int i = 1; i <= world.nodes; i++) {
+        world.machines[i] = calloc(1, sizeof *world.machines[i]);
+        assert(world.machines[i] != NULL);
+        machine_init(world.machines[i], i);
+    }
+    uint64_t began = world.now;
+    start_all();
+    workload_begin();
+    chaos_begin(world.now + options->seconds * SECOND);
+    world_run_until(world.now + options->seconds * SECOND);
+
+    TRACE(1, 0, "the faults end");
+    world.calm = true;
+    chaos_end();
+    bare_majority();
+    TRACE(1, 0, "all members come back");
+    start_all();
+    expect_progress("everybody is up and connected");
+    workload_end();
+    converge("all members came back");
+    workload_begin();
+    expect_progress("all members are alike");
+    restart_all();
+
+    stats->virtual_us += world.now - began;
+    stats->runs++;
+    for (int i = 1; i <= world.nodes; i++) {
+        machine_kill(world.machines[i]);
+        machine_close(world.machines[i]);
+        free(world.machines[i]);
+    }
+    network_close();
+    workload_close();
+    checker_close();
+    free(events.items);
+    memset(&events, 0, sizeof events);
+}

@@ -1,0 +1,148 @@
+/* The simulated world: one seed, virtual time, a queue of events, and the machines in it. Everything else of the simulator is about one part of it.
+ *
+ * One run is one world in one process: world is a global, and a violation ends the process.
+ */
+#ifndef LEDGERMQ_TESTS_SIM_WORLD_H
+#define LEDGERMQ_TESTS_SIM_WORLD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define WORLD_NODES_MAX 5
+#define MS 1000ull
+#define SECOND 1000000ull
+
+/* Faults of ours, put in on purpose to see that the checker finds them. */
+enum world_bug {
+    BUG_NONE,
+    BUG_VOTE_NOT_SYNCED,   /* the sync of the vote file does nothing */
+    BUG_LOG_NOT_SYNCED,    /* neither does that of the log's segments */
+    BUG_PERSISTED_EARLY,   /* entries are reported durable before the sync ran */
+    BUG_NEVER_MUTE,        /* members that forgot something vote at once */
+    BUG_TERM_IGNORED,      /* term and vote are forgotten at a restart */
+    BUG_QUEUE_SHIFT,       /* a leader now and then skips a queue offset */
+    BUG_EARLY_ANSWER,      /* a send is taken for acknowledged before it has committed */
+    BUG_APPLY_TWICE,       /* a metadata record is applied twice */
+    BUGS
+};
+extern const char *const world_bug_names[BUGS];
+
+enum chaos_kind {
+    CHAOS_KILL,
+    CHAOS_KILL_IN_CALL,
+    CHAOS_POWER_ONE,
+    CHAOS_POWER_IN_CALL,
+    CHAOS_POWER_MINORITY,
+    CHAOS_POWER_ALL,
+    CHAOS_STOP,
+    CHAOS_STOP_THEN_POWER,
+    CHAOS_RESTART_LOOP,
+    CHAOS_PAUSE,
+    CHAOS_FREEZE, /* its clock stands too */
+    CHAOS_CLOCK_JUMP,
+    CHAOS_PARTITION,
+    CHAOS_BRIDGE,
+    CHAOS_ISOLATE,
+    CHAOS_ONE_WAY,
+    CHAOS_BREAK,
+    CHAOS_DELAY,
+    CHAOS_SLOW_DISK,
+    CHAOS_HUNG_SYNC,
+    CHAOS_FULL_DISK,
+    CHAOS_EIO,
+    CHAOS_WIPE,
+    CHAOS_TRANSFER,
+    CHAOS_SNAPSHOT,
+    CHAOS_KINDS
+};
+extern const char *const chaos_names[CHAOS_KINDS];
+
+/* Summed over all runs by the parent: numbers only. */
+struct world_stats {
+    uint64_t runs, failed;
+    uint64_t events, virtual_us;
+    uint64_t messages, messages_lost, bits_flipped, connections;
+    uint64_t steps, elections, entries, committed, cut_entries, starts, start_failures;
+    uint64_t sends, acknowledged, unknown, refused, metadata;
+    uint64_t caught_up; /* members that had forgotten something and vote again */
+    uint64_t losses;    /* class A: moments in which a majority had lost power */
+    uint64_t excused;   /* acknowledged messages lost thereby */
+    uint64_t power_cuts, torn, full_disk_refusals, failed_members, commit_backwards, refused_runs, runs_without_bare_majority;
+    uint64_t guard_hits[16];
+    uint64_t chaos[CHAOS_KINDS];
+};
+
+struct world_options {
+    int nodes;      /* 0: the seed decides */
+    int durability; /* 'A', 'B', 0: the seed decides */
+    unsigned guards;
+    unsigned seconds; /* of faults */
+    int verbose;
+    enum world_bug bug;
+};
+
+struct world_event {
+    uint64_t at;
+    uint64_t order;
+    void (*run)(const struct world_event *event);
+    void *pointer;
+    uint64_t value;
+    uint32_t life;
+    int node;
+};
+
+struct machine;
+
+struct world {
+    uint64_t seed;
+    uint64_t random;
+    uint64_t now; /* microseconds */
+    struct world_options options;
+    bool class_b;
+    int nodes;
+    int majority;
+    struct machine *machines[WORLD_NODES_MAX + 1];
+    struct world_stats *stats;
+
+    /* ---- the style of this run ---- */
+    uint64_t segment_size;
+    uint64_t index_file_size;
+    uint64_t latency_us;      /* of a message, at most, when nothing is wrong */
+    unsigned late_per_million; /* of messages: as late as seconds */
+    unsigned flip_per_million; /* of messages with entries: a bit is wrong */
+    unsigned turn_per_mille;  /* chance that a loop turn ends after one thing was handled */
+    uint64_t sync_us;         /* of a sync, at most, when nothing is wrong */
+    uint64_t unsent_max;      /* bytes on a connection before entries are dropped */
+    uint64_t send_gap_us;     /* between client calls, on average */
+    uint32_t body_max;
+    bool cut[WORLD_NODES_MAX + 1][WORLD_NODES_MAX + 1]; /* from, to */
+    bool calm; /* no more faults */
+};
+extern struct world world;
+
+/* Seeded chance. */
+uint64_t chance(uint64_t below);
+uint64_t chance_between(uint64_t low, uint64_t high);
+bool chance_of(unsigned per_mille);
+/* Small values far more often than large ones, up to about max. */
+uint64_t chance_skewed(uint64_t max);
+
+void world_at(uint64_t at, void (*run)(const struct world_event *event), int node, uint32_t life, void *pointer, uint64_t value);
+/* Carries events out up to that time. */
+void world_run_until(uint64_t until);
+/* As long as the condition does not hold, but not beyond that time. True when it came to hold. */
+bool world_run_while_not(bool (*condition)(void), uint64_t until);
+
+/* Runs a whole world. Returns only when nothing was violated. */
+void world_run(uint64_t seed, const struct world_options *options, struct world_stats *stats);
+
+/* Ends the process with status 1. node 0: the whole group. */
+void violation(int node, const char *format, ...) __attribute__((format(printf, 2, 3), noreturn));
+void trace(int level, int node, const char *format, ...) __attribute__((format(printf, 3, 4)));
+#define TRACE(...)                                                                                                                             \
+    do {                                                                                                                                       \
+        if (world.options.verbose > 0)                                                                                                         \
+            trace(__VA_ARGS__);                                                                                                                \
+    } while (0)
+
+#endif
