@@ -38,6 +38,7 @@ struct broker {
     struct namesrv *namesrv;  /* embedded name server, NULL when off */
     struct registrar *registrar; /* registration at the name servers */
     struct broker_stats *stats;
+    struct broker_stats_manager *item_stats; /* broker_stats_manager.h */
 
     /* broker.c only */
     struct env_file *lock_file;

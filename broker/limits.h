@@ -44,6 +44,8 @@
 #define LIMIT_CLIENT_CALLS 4096u
 #define LIMIT_CLIENT_CALL_MS 10000u /* Broker2Client */
 
+/* ---- statistics ---- */
+#define LIMIT_STATS_ITEMS 16384u /* topics, (group, topic) pairs and their queues that are counted: x 1.2 KiB = 19 MiB at the worst */
 /* ---- forwarding ---- */
 #define LIMIT_PARKED_REQUESTS 1024u
 #define LIMIT_PARKED_BYTES (16u * 1024 * 1024)
