@@ -113,8 +113,6 @@ static int store_entries(struct raft_driver *driver, raft_index first, const str
     if (first <= raft_driver_last(driver)) {
         assert(first > driver->commit);
         driver->io.cut(driver->io.context);
-        if (driver->sync_cap >= first)
-            driver->sync_cap = first - 1;
         rv = ledger_truncate(ledger, first - 1);
         if (rv != 0)
             return rv;
@@ -378,7 +376,6 @@ int raft_driver_init(struct raft_driver *driver, struct env *env, struct ledger 
 
     *driver = (struct raft_driver){.env = env, .ledger = ledger, .votes = votes, .io = *io, .options = *options};
     driver->timeout_ms = UINT64_MAX;
-    driver->sync_cap = UINT64_MAX;
     driver->capacity = 0xffff;
     driver->entry_capacity = ENTRIES_INITIAL;
     driver->entries = malloc(ENTRIES_INITIAL * sizeof *driver->entries);
@@ -554,8 +551,6 @@ void raft_driver_persisted(struct raft_driver *driver, raft_index index)
 
     if (!driver->started || driver->failed)
         return;
-    if (index > driver->sync_cap)
-        index = driver->sync_cap;
     if (driver->raft.snapshot.installing || index <= driver->raft.last_stored || index > raft_last_index(&driver->raft))
         return;
     event.persisted_entries.index = index;

@@ -66,7 +66,6 @@ struct raft_driver {
     raft_time timeout_ms;   /* when raft_driver_tick() is due */
     raft_time leader_tick_ms; /* last time the leader's timer ran */
     uint16_t capacity;      /* told to the others in results: 0 = no room for more entries */
-    raft_index sync_cap;    /* a sync in flight proves nothing above this */
 
     /* Where the bytes of the step's new entries stand (one contiguous run). */
     const uint8_t *source;
@@ -100,7 +99,7 @@ int raft_driver_submit(struct raft_driver *driver, const uint8_t *run, size_t si
 /* Makes sure that the ledger can take entries up to end_position, count of them: to be asked before a step that brings entries, since behind it
  * there is no way back. 0, ERROR_NO_SPACE, ERROR_IO (final). */
 int raft_driver_make_room(struct raft_driver *driver, uint64_t end_position, uint32_t count);
-/* Entries up to index are as durable as the class wants. Reports above the cap or of cut entries are ignored. */
+/* Entries up to index are as durable as the class wants (the caller heeds cuts made since they were handed to a sync: ledger_sync_done() does). */
 void raft_driver_persisted(struct raft_driver *driver, raft_index index);
 /* Runs the timer if it is due. */
 void raft_driver_tick(struct raft_driver *driver);

@@ -909,7 +909,6 @@ static void start_sync(struct replica *replica)
         return;
     }
     replica->syncing = true;
-    driver->sync_cap = UINT64_MAX;
     replica->io.sync(replica->io.context, &replica->sync);
 }
 
