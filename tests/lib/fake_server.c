@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netdb.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -143,6 +144,15 @@ void fake_server_stop(struct fake_server *server)
     close(server->listener);
     close(server->stop_pipe[0]);
     close(server->stop_pipe[1]);
+}
+
+const char *fake_server_host_name(void)
+{
+    struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM}, *found;
+    if (getaddrinfo("localhost", NULL, &hints, &found) != 0)
+        return "127.0.0.1";
+    freeaddrinfo(found);
+    return "localhost";
 }
 
 int fake_server_free_port(void)

@@ -39,6 +39,8 @@ void fake_server_start(struct fake_server *server, int port, fake_script script,
 void fake_server_stop(struct fake_server *server);
 /* A port that nobody listens on. */
 int fake_server_free_port(void);
+/* A name of this machine that must be looked up; its address where there is none (a bare system has no /etc/hosts). */
+const char *fake_server_host_name(void);
 
 /* For scripts. */
 void fake_answer(struct buffer *out, const struct remoting_command *request, int code, const char *remark,

@@ -346,14 +346,16 @@ START_TEST(test_queues_and_heartbeat)
     ledgermq_queues_free(queues);
     ck_assert_int_eq(ledgermq_subscribe_queues(consumer, "Unknown", &queues, &count, &error), LEDGERMQ_NO_ROUTE);
     ck_assert_int_eq(error.response_code, 17);
-    for (int i = 0; i < 3000 && strstr(world.heartbeat, "\"topic\":\"Orders\"") == NULL; i++) {
+    pthread_mutex_lock(&world.lock);
+    for (int i = 0; i < 10000 && strstr(world.heartbeat, "\"topic\":\"Orders\"") == NULL; i++) {
+        pthread_mutex_unlock(&world.lock);
         usleep(1000);
         pthread_mutex_lock(&world.lock);
-        pthread_mutex_unlock(&world.lock);
     }
     ck_assert_ptr_nonnull(strstr(world.heartbeat, "\"groupName\":\"TestGroup\""));
     ck_assert_ptr_nonnull(strstr(world.heartbeat, "CONSUME_ACTIVELY"));
     ck_assert_ptr_nonnull(strstr(world.heartbeat, "\"topic\":\"Orders\""));
+    pthread_mutex_unlock(&world.lock);
 }
 END_TEST
 
@@ -486,7 +488,7 @@ START_TEST(test_remoting)
     fake_server_stop(&server);
     fake_server_start(&server, 0, large_script, NULL);
     char by_name[32];
-    snprintf(by_name, sizeof by_name, "localhost:%d", server.port);
+    snprintf(by_name, sizeof by_name, "%s:%d", fake_server_host_name(), server.port);
     for (int i = 0; i < 3; i++) {
         ck_assert_msg(
             remoting_client_invoke(remoting, by_name, 105, NULL, slice_of(NULL, 0), 5000, &response, &error) == 0,
@@ -497,7 +499,7 @@ START_TEST(test_remoting)
         ck_assert(slice_equal_text(response.command.remark, "fine"));
         remoting_response_close(&response);
     }
-    for (int i = 0; i < 2000 && server.last_code != -3; i++)
+    for (int i = 0; i < 10000 && server.last_code != -3; i++)
         usleep(1000);
     ck_assert_int_eq(server.last_code, -3); /* the server's request was answered "not supported" */
     remoting_client_free(remoting);
