@@ -10,6 +10,7 @@ import time
 import zlib
 
 import remoting
+from e2e import Skipped
 
 TOP = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 SCRIPT = os.path.join(TOP, "deploy", "cluster")
@@ -25,6 +26,10 @@ def check(condition, text):
         raise Failed(text() if callable(text) else text)
 
 
+# Deadlines are written for a machine that does nothing else. They are there to end a test that cannot pass, so they may be long.
+PATIENCE = float(os.environ.get("E2E_PATIENCE", "4"))
+
+
 def wait_for(what, seconds, condition):
     """Polls; returns the first true value, and how long it took."""
     start = time.monotonic()
@@ -32,7 +37,7 @@ def wait_for(what, seconds, condition):
         value = condition()
         if value:
             return value, time.monotonic() - start
-        check(time.monotonic() - start < seconds, f"{what}: not within {seconds} s")
+        check(time.monotonic() - start < seconds * PATIENCE, f"{what}: not within {seconds * PATIENCE:.0f} s")
         time.sleep(0.01)
 
 
@@ -79,6 +84,7 @@ class Cluster:
         self.durability = durability
         # Small files: a test fills and rolls several of them.
         self.settings = ["mappedFileSizeCommitLog=16777216", "mappedFileSizeConsumeQueue=60000", *settings]
+        self.loads = []
         self.own_folder = folder is None
         self.folder = folder or tempfile.mkdtemp(prefix="ledgermq-e2e-")
         for i, target in (stores or {}).items():
@@ -91,6 +97,11 @@ class Cluster:
 
     def __exit__(self, kind, *_):
         try:
+            # A load that a failed case left would send to the next cluster on these ports.
+            for load in self.loads:
+                load.end()
+            if kind not in (None, Skipped):
+                self.last_words()
             self.stop()
         finally:
             self.ports.release()
@@ -156,6 +167,11 @@ class Cluster:
                 pass
         return text
 
+    def last_words(self, lines=25):
+        for node in range(self.nodes):
+            print(f"   --- node {node}{'' if self.alive(node) else ', which does not run'}")
+            print("".join(f"   {line}\n" for line in self.output(node).splitlines()[-lines:]), end="")
+
     def leader_now(self):
         """Index of the node under id 0, None when no name server knows one."""
         address = remoting.leader_address(self.namesrv_addr)
@@ -212,11 +228,16 @@ class Load(threading.Thread):
         self.sequence = 0
         self.ending = threading.Event()
         self.error = None
+        cluster.loads.append(self)
+
+    def end(self):
+        self.ending.set()
+        if self.ident is not None:
+            self.join(30)
+        check(not self.is_alive(), "the load does not end")
 
     def stop(self):
-        self.ending.set()
-        self.join(30)
-        check(not self.is_alive(), "the load does not end")
+        self.end()
         if self.error:
             raise self.error
 
