@@ -28,6 +28,7 @@
 #include "broker/registrar.h"
 #include "broker/schedule.h"
 #include "broker/send_message_processor.h"
+#include "broker/transaction.h"
 #include "proto/hash.h"
 #include "proto/topic_validator.h"
 
@@ -48,6 +49,8 @@ static void on_apply_message(void *context, uint64_t index, const struct message
         pull_hold_arrived(broker->holds, dispatch->topic, dispatch->queue_id, message_tags_code(dispatch->tags));
     if (dispatch->topic.size == sizeof TOPIC_SCHEDULE - 1 && slice_equal_text(dispatch->topic, TOPIC_SCHEDULE))
         schedule_arrived(broker->schedule, dispatch);
+    if (dispatch->topic.size == sizeof TOPIC_TRANS_HALF - 1 && slice_equal_text(dispatch->topic, TOPIC_TRANS_HALF))
+        metadata_apply_half(broker, dispatch, replay);
 }
 
 static void on_applied(void *context)
@@ -74,6 +77,7 @@ static void on_role_changed(void *context)
     LOG_INFO("role %s, term %llu, leader %s%s", dledger_role_name(state.role), (unsigned long long)state.term,
              state.leader < 0 ? "unknown" : state.members[state.leader].id, state.accepting ? ", accepts messages" : "");
     schedule_role_changed(broker->schedule);
+    transaction_role_changed(broker->transactions);
     forward_role_changed(broker->forward);
     registrar_role_changed(broker);
     if (state.accepting)
@@ -211,7 +215,9 @@ static int open_parts(struct broker *broker, struct error *error)
     broker->sends = send_message_processor_new(broker, error);
     broker->forward = forward_new(broker, error);
     broker->schedule = schedule_new(broker, error);
-    if (broker->processors == NULL || broker->sends == NULL || broker->forward == NULL || broker->schedule == NULL)
+    broker->transactions = transaction_new(broker, error);
+    if (broker->processors == NULL || broker->sends == NULL || broker->forward == NULL || broker->schedule == NULL ||
+        broker->transactions == NULL)
         return error == NULL ? ERROR_NO_MEMORY : error->code;
     int rv = metadata_open(broker, error);
     return rv != 0 ? rv : client_registry_open(broker, error);
@@ -319,6 +325,7 @@ static void on_server_closed(void *argument)
     struct namesrv *namesrv = broker->namesrv;
     client_call_table_close(broker->calls);
     schedule_close(broker->schedule);
+    transaction_close(broker->transactions);
     forward_close(broker->forward);
     pull_hold_close(broker->holds);
     broker_stats_close(broker->stats);
@@ -369,6 +376,7 @@ void broker_free(struct broker *broker)
     dledger_commit_log_free(broker->log);
     message_store_close(&broker->store);
     schedule_free(broker->schedule);
+    transaction_free(broker->transactions);
     forward_free(broker->forward);
     pull_hold_free(broker->holds);
     cold_reader_free(broker->cold_reads);

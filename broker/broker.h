@@ -33,6 +33,7 @@ struct broker {
     struct pull_hold *holds;
     struct cold_reader *cold_reads;
     struct schedule *schedule;
+    struct transaction *transactions;
     struct metadata *metadata;
     struct forward *forward;
     struct namesrv *namesrv;  /* embedded name server, NULL when off */

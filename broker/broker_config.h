@@ -66,6 +66,13 @@ struct broker_config {
     bool trace_on;
     const char *message_delay_level; /* text; parsed below */
 
+    /* ---- transactions ---- */
+    bool reject_transaction_message;
+    int64_t transaction_time_out;       /* ms */
+    int32_t transaction_check_max;
+    int64_t transaction_check_interval; /* ms */
+    int32_t file_reserved_time;         /* hours */
+
     /* ---- pulls ---- */
     bool long_polling_enable;
     int32_t short_polling_time_mills;

@@ -10,7 +10,6 @@
 #define NO_MAPPED_WRITES "the log is never written through a mapping, so there is nothing to warm, lock or pool"
 #define NO_NETTY "libuv serves the sockets"
 #define NO_RETENTION "retention is not built yet: nothing is deleted"
-#define NO_TRANSACTIONS "transactions are not built yet: half messages are refused"
 #define NO_SQL "SQL92 filters are not built yet"
 #define NO_PAID "belongs to a commercial product"
 #define NO_STATS "statistics per topic and group are not built yet"
@@ -75,9 +74,16 @@ static const struct config_row rows[] = {
     INT("maxMessageSize", max_message_size, "4194304", 1024, 4194304, "largest message body in bytes"),
     LIVE_LONG("startAcceptSendRequestTimeStamp", start_accept_send_request_time_stamp, "0", 0, INT64_MAX, "no sends before this time (Unix ms)"),
     BOOL("traceOn", trace_on, "true", "TRACE_ON of send answers and stored messages"),
-    UNBUILT("rejectTransactionMessage", CONFIG_BOOL, "true", "true", NO_TRANSACTIONS),
     TEXT("messageDelayLevel", message_delay_level, "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
          "delays of levels 1, 2, ...; the same on all members"),
+
+    /* ---- transactions ---- */
+    LIVE_BOOL("rejectTransactionMessage", reject_transaction_message, "false", "refuse half messages"),
+    LIVE_LONG("transactionTimeOut", transaction_time_out, "6000", 0, 86400000,
+              "ms until a half message is checked back, unless it brings CHECK_IMMUNITY_TIME_IN_SECONDS"),
+    LIVE_INT("transactionCheckMax", transaction_check_max, "15", 0, 65535,
+             "check-backs of one half message; then it goes to TRANS_CHECK_MAX_TIME_TOPIC"),
+    LIVE_LONG("transactionCheckInterval", transaction_check_interval, "60000", 100, 86400000, "ms from one round of check-backs to the next"),
 
     /* ---- pulls ---- */
     LIVE_BOOL("longPollingEnable", long_polling_enable, "true", "hold pulls that find nothing as long as the client says"),
@@ -133,11 +139,9 @@ static const struct config_row rows[] = {
     INERT("mappedFileSizeConsumeQueueExt", CONFIG_INT, "50331648", NO_SQL),
     INERT("bitMapLengthConsumeQueueExt", CONFIG_INT, "64", NO_SQL),
     UNBUILT("storeReplyMessageEnable", CONFIG_BOOL, "true", "false", "request-reply is not built yet"),
-    INERT("transactionTimeOut", CONFIG_LONG, "6000", NO_TRANSACTIONS),
-    INERT("transactionCheckMax", CONFIG_INT, "15", NO_TRANSACTIONS),
-    INERT("transactionCheckInterval", CONFIG_LONG, "60000", NO_TRANSACTIONS),
     INERT("deleteWhen", CONFIG_TEXT, "04", NO_RETENTION),
-    INERT("fileReservedTime", CONFIG_INT, "72", NO_RETENTION),
+    LIVE_INT("fileReservedTime", file_reserved_time, "72", 1, 876000,
+             "hours until a half message that nobody settles is given up; " NO_RETENTION),
     INERT("diskMaxUsedSpaceRatio", CONFIG_INT, "75", NO_RETENTION),
     UNBUILT("cleanFileForciblyEnable", CONFIG_BOOL, "true", "false", NO_RETENTION),
     INERT("cleanResourceInterval", CONFIG_INT, "10000", NO_RETENTION),

@@ -24,6 +24,7 @@ struct cold_read {
     /* Called once, from the loop, never inside cold_read_start. code 0: bytes[0, size) hold the items back to back; ERROR_NOT_FOUND: no longer
      * retained; ERROR_IO, ERROR_NO_MEMORY, ERROR_STOPPED. The caller frees with cold_read_free. */
     void (*done)(struct broker *broker, struct cold_read *read, int code);
+    void *context; /* the caller's */
 
     /* out */
     uint8_t *bytes;

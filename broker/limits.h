@@ -58,4 +58,11 @@
 #define LIMIT_DELAY_IN_FLIGHT 1024u /* delivered entries that have not committed yet, all levels */
 #define LIMIT_DELAY_READ_BYTES (1024u * 1024) /* records read ahead by one delivery turn */
 
+/* ---- transactions ---- */
+/* Half messages without a decision: x 24 bytes, twice that while the table grows = 25 MiB at the worst, on every node. At 10,000 a second and the
+ * default time-out of 6 s some 60,000 wait. */
+#define LIMIT_UNSETTLED_HALVES 524288u
+#define LIMIT_ENDS_IN_FLIGHT 65536u /* 37s that wait for the quorum: x some 500 bytes = 32 MiB at the worst */
+#define LIMIT_CHECKS_IN_FLIGHT 64u  /* check-backs that are read or noted: x 1.3 KiB, and one old record each */
+
 #endif

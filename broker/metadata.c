@@ -267,6 +267,10 @@ void metadata_apply(struct broker *broker, uint64_t index, struct slice bytes, b
             apply_lock(broker, record->locks[i]);
         for (size_t i = 0; i < record->n_delay; i++)
             apply_delay(broker->metadata, record->delay[i]->level, record->delay[i]->next_offset);
+        for (size_t i = 0; i < record->n_half_checks; i++)
+            half_set_checked(&broker->metadata->halves, record->half_checks[i]);
+        for (size_t i = 0; i < record->n_half_dropped; i++)
+            (void)half_set_settle(&broker->metadata->halves, record->half_dropped[i], true);
         broker->metadata->applied_index = index;
         metadata_export_due(broker);
     }
@@ -283,8 +287,19 @@ void metadata_apply_consumed(struct broker *broker, struct slice trailer, bool r
         return;
     }
     apply_delay(broker->metadata, consumed->delay_level, consumed->delay_offset + 1);
+    if (consumed->has_half)
+        (void)half_set_settle(&broker->metadata->halves, consumed->half_offset, consumed->rolled_back);
     ledgermq__consumed__free_unpacked(consumed, NULL);
     metadata_export_due(broker);
+}
+
+void metadata_apply_half(struct broker *broker, const struct message_dispatch *dispatch, bool replay)
+{
+    if (replay || dispatch->queue_id != 0)
+        return;
+    check(half_set_arrived(&broker->metadata->halves, dispatch->queue_offset, dispatch->store_timestamp_ms,
+                           message_property(dispatch->properties, "CHECK_IMMUNITY_TIME_IN_SECONDS")),
+          "a half message");
 }
 
 int64_t metadata_delay_offset(const struct metadata *metadata, int level)
@@ -451,6 +466,7 @@ int metadata_snapshot(struct broker *broker, uint64_t index, struct buffer *out)
     Ledgermq__DataVersion group_version = LEDGERMQ__DATA_VERSION__INIT;
     Ledgermq__DelayProgress delay[METADATA_DELAY_LEVELS_MAX];
     Ledgermq__DelayProgress *delay_pointers[METADATA_DELAY_LEVELS_MAX];
+    struct half_set_snapshot halves;
     snapshot.index = index;
     topic_version.timestamp_ms = broker->topics->version.timestamp_ms;
     topic_version.counter = broker->topics->version.counter;
@@ -472,7 +488,10 @@ int metadata_snapshot(struct broker *broker, uint64_t index, struct buffer *out)
     snapshot_groups(broker, &snapshot, &memory);
     snapshot_offsets(broker, &snapshot, &memory);
     snapshot_locks(broker, &snapshot, &memory);
-    int rv = memory.failed ? ERROR_NO_MEMORY : 0;
+    int rv = half_set_snapshot(&broker->metadata->halves, &halves);
+    snapshot.halves = &halves.message;
+    if (memory.failed)
+        rv = ERROR_NO_MEMORY;
     if (rv == 0) {
         size_t size = ledgermq__metadata_snapshot__get_packed_size(&snapshot);
         uint8_t *bytes = buffer_reserve(out, size);
@@ -481,6 +500,7 @@ int metadata_snapshot(struct broker *broker, uint64_t index, struct buffer *out)
         else
             out->size += ledgermq__metadata_snapshot__pack(&snapshot, bytes);
     }
+    half_set_snapshot_free(&halves);
     for (int i = 0; i < memory.count; i++)
         free(memory.blocks[i]);
     return rv;
@@ -540,6 +560,12 @@ int metadata_restore(struct broker *broker, struct slice bytes)
         return ERROR_MALFORMED;
     }
     struct metadata *metadata = broker->metadata;
+    int rv = half_set_restore(&metadata->halves, snapshot->halves);
+    if (rv == ERROR_MALFORMED) {
+        ledgermq__metadata_snapshot__free_unpacked(snapshot, NULL);
+        return rv;
+    }
+    check(rv, "half messages");
     restore_clear_topics(broker, snapshot);
     for (size_t i = 0; i < snapshot->n_topics; i++) {
         struct topic_config config = topic_of(snapshot->topics[i]);
@@ -586,6 +612,7 @@ int metadata_open(struct broker *broker, struct error *error)
         return error_set(error, ERROR_NO_MEMORY, "metadata: out of memory");
     for (int level = 0; level <= METADATA_DELAY_LEVELS_MAX; level++)
         metadata->delay_offset[level] = -1;
+    half_set_init(&metadata->halves);
     metadata->append = append_to_log;
     metadata->leads = log_accepts;
     broker->metadata = metadata;
@@ -616,6 +643,7 @@ void metadata_close(struct broker *broker)
     consumer_offset_table_close(broker);
     subscription_group_table_close(broker);
     topic_config_table_close(broker);
+    half_set_close(&metadata->halves);
     free(metadata->scratch);
     free(metadata);
     broker->metadata = NULL;

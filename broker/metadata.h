@@ -1,4 +1,4 @@
-/* The one door through which topics, groups, offsets, queue locks and delay progress change: records in the log, applied in its order.
+/* The one door through which topics, groups, offsets, queue locks, delay and transaction progress change: records in the log, applied in its order.
  *
  * metadata_submit puts a record on its way (leader); metadata_apply is dledger's callback on every node and uses no clock, no chance and no node id, so
  * that equal logs give equal tables. The snapshot is the authority at start; config/ *.json are exports for people and tools. Loop thread only.
@@ -6,12 +6,14 @@
 #ifndef LEDGERMQ_BROKER_METADATA_H
 #define LEDGERMQ_BROKER_METADATA_H
 
+#include "broker/half_set.h"
 #include "proto/buffer.h"
 #include "proto/error.h"
 #include "proto/metadata.pb-c.h"
 
 struct append_entry_request;
 struct broker;
+struct message_dispatch;
 struct subscription_group_config;
 struct topic_config;
 
@@ -22,6 +24,7 @@ struct topic_config;
 
 struct metadata {
     int64_t delay_offset[METADATA_DELAY_LEVELS_MAX + 1]; /* [level]: next offset of its schedule queue; -1 = nothing delivered yet */
+    struct half_set halves;                              /* transactions */
     uint64_t applied_index;                              /* of the last record in the tables */
     uint64_t delay_changes;
     uint32_t in_flight;
@@ -54,6 +57,8 @@ void metadata_group_message(const struct subscription_group_config *config, cons
 void metadata_apply(struct broker *broker, uint64_t index, struct slice record, bool replay);
 /* Trailer (Consumed) of a committed message entry; brokercore calls it from apply_message. Does nothing when empty or replayed. */
 void metadata_apply_consumed(struct broker *broker, struct slice trailer, bool replay);
+/* A committed message of RMQ_SYS_TRANS_HALF_TOPIC. */
+void metadata_apply_half(struct broker *broker, const struct message_dispatch *dispatch, bool replay);
 int metadata_snapshot(struct broker *broker, uint64_t index, struct buffer *out);
 int metadata_restore(struct broker *broker, struct slice snapshot);
 

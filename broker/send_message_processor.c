@@ -20,6 +20,7 @@
 #include "broker/send_properties.h"
 #include "broker/subscription_group.h"
 #include "broker/topic_config.h"
+#include "broker/transaction.h"
 #include "proto/headers.h"
 #include "proto/response_code.h"
 #include "proto/topic_validator.h"
@@ -446,22 +447,35 @@ static void send_one(struct send_message_processor *sends, struct send_context *
     /* Old clients leave TRAN_MSG in what they send back for a retry; that is no half message. */
     bool half = properties.half_message && !(header->reconsume_times > 0 && level > 0);
     int32_t sys_flag = header->sys_flag | (topic->config.multi_tag ? MESSAGE_MULTI_TAGS : 0);
-    if (half || ((sys_flag & MESSAGE_TRANSACTION_PREPARED) != 0 && !properties.half_message)) {
-        refuse(broker, to, RESPONSE_NO_PERMISSION, "the broker[%s] sending transaction message is forbidden: transactions are not built yet",
-               broker->config.broker_ip1);
+    if (half && broker->config.reject_transaction_message) {
+        refuse(broker, to, RESPONSE_NO_PERMISSION, "the broker[%s] sending transaction message is forbidden", broker->config.broker_ip1);
+        return;
+    }
+    if ((sys_flag & MESSAGE_TRANSACTION_PREPARED) != 0 && !properties.half_message) {
+        refuse(broker, to, RESPONSE_MESSAGE_ILLEGAL, "the message is illegal: sysFlag says half message, but TRAN_MSG=true is missing");
         return;
     }
     if (properties.half_message)
         sys_flag &= ~MESSAGE_TRANSACTION_MASK; /* a record with these bits would never reach a queue */
+    if (half && level > 0) { /* half messages are not delayed; official clients leave DELAY out */
+        level = 0;
+        send_properties_make(&sends->properties, header->properties, slice_of(tail.data, sends->cluster_tail_size),
+                             slice_of(tail.data + sends->cluster_tail_size, tail.size - sends->cluster_tail_size), true, &properties);
+    }
     if (properties.too_long || context->body.size > (size_t)broker->config.max_message_size) {
         refuse_illegal(broker, to);
         return;
     }
     struct topic_entry *stored = topic;
     int32_t stored_queue = queue_id;
-    if (level > 0) {
-        stored = topic_config_find(broker->topics, SLICE_LITERAL(TOPIC_SCHEDULE));
-        stored_queue = level - 1;
+    if (level > 0 || half) {
+        struct slice stored_name = half ? SLICE_LITERAL(TOPIC_TRANS_HALF) : SLICE_LITERAL(TOPIC_SCHEDULE);
+        stored = topic_config_find(broker->topics, stored_name);
+        stored_queue = half ? 0 : level - 1;
+        if (half && stored == NULL) {
+            defer(broker, context, stored_name, true);
+            return;
+        }
         send_properties_add_destination(&sends->properties, 0, topic->config.name, queue_id);
         properties.text = buffer_slice(&sends->properties);
         if (properties.text.size > MESSAGE_PROPERTIES_MAX) {
@@ -472,6 +486,10 @@ static void send_one(struct send_message_processor *sends, struct send_context *
     struct consume_queue *queue = stored == NULL ? NULL : topic_config_queue(stored, &broker->store, stored_queue);
     if (queue == NULL || sends->properties.failed) {
         refuse(broker, to, RESPONSE_SERVICE_NOT_AVAILABLE, "the queue's files cannot be made");
+        return;
+    }
+    if (half && !transaction_takes_half(broker, queue)) {
+        refuse(broker, to, RESPONSE_SERVICE_NOT_AVAILABLE, "limit reached: too many half messages wait for a decision");
         return;
     }
     struct message_record record = {

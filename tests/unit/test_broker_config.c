@@ -173,7 +173,7 @@ START_TEST(shown)
     ck_assert(strstr(warnings, "enablePropertyFilter=true has no effect") != NULL);
     ck_assert(shows(broker_config_properties, "listenPort=12345\n"));
     ck_assert_msg(shows(broker_config_properties, "enablePropertyFilter=false\n"), "what is not built is reported as off");
-    ck_assert(shows(broker_config_properties, "rejectTransactionMessage=true\n"));
+    ck_assert(shows(broker_config_properties, "rejectTransactionMessage=false\n"));
     ck_assert(shows(broker_config_properties, "storeReplyMessageEnable=false\n"));
     ck_assert(shows(broker_config_print, "warmMapedFileEnable=true   # no effect: "));
     ck_assert(shows(broker_config_print, "listenPort=12345\n"));

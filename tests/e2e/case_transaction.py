@@ -1,0 +1,284 @@
+"""Transactions: every refusal of END_TRANSACTION, one settlement per half whatever is asked and whoever leads, and check-backs that end."""
+import json
+import random
+import time
+
+import remoting
+from cluster import Cluster, check, wait_for
+from e2e import case, rounds
+
+END, HEART_BEAT, CHECK, QUERY_CONSUME_QUEUE, VIEW = 37, 34, 39, 321, 33
+UPDATE_CONFIG = 25
+COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
+HALF_TOPIC, OP_TOPIC, GIVEN_UP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"
+
+
+class Half:
+    """Where a half message lies, as the answer to its send says."""
+
+    def __init__(self, answer):
+        check(answer.code == 0, f"half message: {answer}")
+        self.offset = int(answer.ext["queueOffset"])
+        self.position = int(answer.ext["msgId"][-16:], 16)
+
+
+def half_properties(key, more=""):
+    return f"TRAN_MSG\x01true\x02PGROUP\x01p\x02UNIQ_KEY\x01{key}{more}"
+
+
+def half_fields(queue, key, more=""):
+    return {**remoting.send_fields("T", queue, half_properties(key, more), group="p"), "f": 4}
+
+
+def end_fields(half, decision, group="p", offset=None, position=None, check_answer=False):
+    return {"producerGroup": group, "tranStateTableOffset": half.offset if offset is None else offset,
+            "commitLogOffset": half.position if position is None else position, "commitOrRollback": decision,
+            "fromTransactionCheck": check_answer, "msgId": "id", "transactionId": "id"}
+
+
+def heart_beat(connection, client):
+    body = json.dumps({"clientID": client, "consumerDataSet": [], "producerDataSet": [{"groupName": "p"}]}).encode()
+    return connection.send(HEART_BEAT, {}, body)
+
+
+def bodies(connection, topic="T", queues=2):
+    found = []
+    for queue in range(queues):
+        found += remoting.read_queue(connection, topic, queue)
+    return found
+
+
+def marks(connection):
+    """Bodies of the op messages, by way of their queue units: the topic itself is for no consumer."""
+    answer = connection.request(QUERY_CONSUME_QUEUE, {"topic": OP_TOPIC, "queueId": 0, "index": 0, "count": 100})
+    check(answer.code == 0, f"op queue: {answer}")
+    found = []
+    for unit in json.loads(answer.body)["queueData"]:
+        view = connection.request(VIEW, {"offset": unit["physicOffset"]})
+        check(view.code == 0, f"op message: {view}")
+        record = next(remoting.records(view.body))
+        check("TAGS\x01d" in record.properties and record.sys_flag & 12 == 0, record.properties)
+        found.append(record.body)
+    return found
+
+
+@case
+def transaction_refusals_and_repeats():
+    with Cluster(settings=["transactionCheckInterval=60000"]) as cluster:
+        cluster.create_topic("T", 2)
+        with remoting.Connection(cluster.broker(cluster.leader()), 5.0) as connection:
+            def half(queue, key, more=""):
+                return Half(connection.request(remoting.SEND_V2, half_fields(queue, key, more), key.encode()))
+
+            def end(*arguments, **named):
+                return connection.request(END, end_fields(*arguments, **named))
+
+            def refused(answer, remark, code=1):
+                check(answer.code == code and remark in (answer.remark or ""), f"{remark!r} was expected: {answer}")
+
+            plain = Half(connection.request(remoting.SEND_V2, remoting.send_fields("T", 0, "UNIQ_KEY\x01plain"), b"plain"))
+            one = half(1, "one")
+            check(one.offset == 0 and len(bodies(connection)) == 1, "a half message is visible or not the first of its queue")
+            refused(end(one, COMMIT, position=1 << 40), "Find prepared transaction message failed")
+            refused(end(one, COMMIT, position=one.position + 4), "Find prepared transaction message failed")
+            refused(end(one, COMMIT, group="other"), "The producer group wrong")
+            refused(end(one, COMMIT, offset=987654321), "The transaction state table offset wrong")
+            refused(end(plain, COMMIT), "PGROUP")
+            refused(end(one, 5), "commitOrRollback field wrong")
+            refused(connection.request(END, {"producerGroup": "p"}), "tranStateTableOffset")
+            opaque = connection.send(END, end_fields(one, UNKNOWN))
+            check(end(one, COMMIT).code == 0, "the first commit was refused")
+            check(opaque not in connection.answers, "an end that decides nothing was answered")
+            check(end(one, COMMIT).code == 0, "the repeated commit was refused")
+            refused(end(one, ROLLBACK), "committed already")
+            found = bodies(connection)
+            check([r.body for r in found] == [b"plain", b"one"], f"after repeats: {[r.body for r in found]}")
+            committed = found[1]
+            check(committed.sys_flag & 12 == 8 and committed.prepared == one.position and committed.queue == 1, "committed message")
+            check("TRAN_MSG\x01true" in committed.properties and "REAL_TOPIC\x01T" in committed.properties, committed.properties)
+            refused(end(Half.__new__(Half), COMMIT, offset=committed.offset, position=committed.position), "The commit log offset wrong")
+
+            two = half(0, "two")
+            check(end(two, ROLLBACK).code == 0 and end(two, ROLLBACK).code == 0, "a rollback was refused")
+            refused(end(two, COMMIT), "rolled back already")
+
+            # Under way at the same time: the second waits for the first and sees it.
+            three, four = half(0, "three"), half(0, "four", "\x02DELAY\x013")
+            asked = [connection.send(END, end_fields(h, d)) for h, d in
+                     ((three, COMMIT), (three, ROLLBACK), (three, COMMIT), (four, ROLLBACK), (four, COMMIT), (four, ROLLBACK))]
+            codes = [connection.answer(opaque).code for opaque in asked]
+            check(codes == [0, 1, 0, 0, 1, 0], f"decisions in flight: {codes}")
+
+            # By way of a follower, one-way.
+            five = half(1, "five")
+            follower = next(i for i in range(3) if cluster.broker(i) != cluster.broker(cluster.leader()))
+            with remoting.Connection(cluster.broker(follower)) as other:
+                other.send(END, end_fields(five, COMMIT), oneway=True)
+                wait_for("a commit by way of a follower", 5, lambda: b"five" in [r.body for r in bodies(connection)])
+            check(sorted(r.body for r in bodies(connection)) == [b"five", b"one", b"plain", b"three"], "delivered")
+            check(marks(connection) == [b"0", b"1", b"2", b"3", b"4"], f"op messages: {marks(connection)}")
+            refused(connection.request(remoting.SEND_V2, {**remoting.send_fields("T", 0), "f": 4}), "TRAN_MSG", code=13)
+            check(connection.request(UPDATE_CONFIG, {}, b"rejectTransactionMessage=true").code == 0, "request 25")
+            refused(connection.request(remoting.SEND_V2, half_fields(0, "six"), b"six"), "sending transaction message is forbidden", code=16)
+
+
+def take_checks(connection, seconds, enough=lambda found: False):
+    """(arrival, ext, record) of the check-backs that come within the time."""
+    found = []
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0 and not enough(found):
+        connection.receive_some(left)
+        for frame in connection.frames():
+            if frame.code == CHECK and not frame.flag & 1:
+                check(frame.flag & 2, "a check-back that wants an answer")
+                found.append((time.monotonic(), frame.ext, next(remoting.records(frame.body))))
+    return found
+
+
+@case
+def transaction_check_back_and_giving_up():
+    settings = ["transactionTimeOut=500", "transactionCheckInterval=500", "transactionCheckMax=3"]
+    with Cluster(settings=settings) as cluster:
+        cluster.create_topic("T", 2)
+        with remoting.Connection(cluster.broker(cluster.leader()), 5.0) as connection:
+            def half(queue, key, more=""):
+                return Half(connection.request(remoting.SEND_V2, half_fields(queue, key, more), key.encode()))
+
+            never = half(1, "never")
+            patient = half(0, "patient", "\x02CHECK_IMMUNITY_TIME_IN_SECONDS\x014")
+            started = time.monotonic()
+            time.sleep(2.0)  # nobody of the group is connected: this does not count
+            check(connection.answer(heart_beat(connection, "c@1")).code == 0, "heart-beat")
+            # The other half has been checked out long before this one's immunity ends.
+            found = take_checks(connection, 6, lambda found: any(c[1]["tranStateTableOffset"] == str(patient.offset) for c in found))
+            mine = [c for c in found if c[1]["tranStateTableOffset"] == str(never.offset)]
+            check(len(mine) == 3, f"{len(mine)} check-backs of a half that is never answered")
+            for number, (_, ext, record) in enumerate(mine):
+                check(ext["commitLogOffset"] == str(never.position) and ext["msgId"] == ext["transactionId"] == "never", f"{ext}")
+                check(int(ext["offsetMsgId"][-16:], 16) == never.position, f"{ext}")
+                check((record.topic, record.queue, record.offset, record.position, record.body) == ("T", 1, never.offset, never.position, b"never"),
+                      "the record of a check-back")
+                check(f"TRANSACTION_CHECK_TIMES\x01{number + 1}" in record.properties, record.properties)
+            late = [c for c in found if c[1]["tranStateTableOffset"] == str(patient.offset)]
+            check(late and late[0][0] - started >= 3.9, "a half was checked inside its immunity time")
+            given_up = remoting.read_queue(connection, GIVEN_UP, 0)
+            check([r.body for r in given_up] == [b"never"], f"given up: {given_up}")
+            check(connection.request(END, end_fields(never, COMMIT)).code == 1, "a half was committed after it was given up")
+            check(connection.request(END, end_fields(patient, COMMIT, check_answer=True)).code == 0, "answer to a check-back")
+            check([r.body for r in bodies(connection)] == [b"patient"], "delivered")
+            check(not take_checks(connection, 1.5), "a settled half was checked")
+
+
+class Application:
+    """A producer that decides about its halves: c commits, r rolls back, u commits and w rolls back when asked. Decisions go out twice, one-way."""
+
+    def __init__(self, cluster, chance):
+        self.cluster, self.chance = cluster, chance
+        self.connection = None
+        self.halves = {}        # opaque -> body, sent and not answered
+        self.acknowledged = []
+        self.decisions = []     # (when, half, decision)
+        self.sent = 0
+        self.checks = []        # when
+        self.half_sent_at_kill = 0
+
+    def connect(self):
+        address = remoting.leader_address(self.cluster.namesrv_addr)
+        if address is None:
+            time.sleep(0.02)
+            return
+        try:
+            self.connection = remoting.Connection(address, 3.0)
+            heart_beat(self.connection, "app@1")
+        except OSError:
+            self.lost()
+
+    def lost(self):
+        if self.connection is not None:
+            self.connection.close()
+        self.connection = None
+        self.halves = {}
+        time.sleep(0.02)
+
+    @staticmethod
+    def decision_of(body):
+        return COMMIT if body[:1] in b"cu" else ROLLBACK
+
+    def turn(self, sending):
+        if self.connection is None:
+            self.connect()
+            return
+        try:
+            if sending:
+                body = b"%c%d" % (self.chance.choice(b"crcruw"), self.sent)
+                self.sent += 1
+                self.halves[self.connection.send(remoting.SEND_V2, half_fields(self.sent % 2, body.decode()), body)] = body
+            now = time.monotonic()
+            due = [d for d in self.decisions if d[0] <= now]
+            self.decisions = [d for d in self.decisions if d[0] > now]
+            for _, half, decision in due:
+                for _ in range(2):
+                    self.connection.send(END, end_fields(half, decision), oneway=True)
+            self.connection.receive_some(0.005)
+            for frame in self.connection.frames():
+                if frame.flag & 1:
+                    body = self.halves.pop(frame.opaque, None)
+                    if body is not None and frame.code == 0:
+                        self.acknowledged.append(body)
+                        if body[:1] in b"cr":
+                            self.decisions.append((now + self.chance.random() * 0.4, Half(frame), self.decision_of(body)))
+                    elif body is not None:
+                        check(frame.code == 14, f"half message: {frame}")
+                elif frame.code == CHECK:
+                    self.checks.append(now)
+                    half = Half.__new__(Half)
+                    half.offset, half.position = int(frame.ext["tranStateTableOffset"]), int(frame.ext["commitLogOffset"])
+                    record = next(remoting.records(frame.body))
+                    self.connection.send(END, end_fields(half, self.decision_of(record.body), check_answer=True), oneway=True)
+        except OSError:
+            self.lost()
+
+    def run(self, seconds, sending=True):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.turn(sending)
+
+
+@case
+def transactions_settled_once_over_failover():
+    kills = rounds(2, 5, 20)
+    settings = ["transactionTimeOut=600", "transactionCheckInterval=1000", "transactionCheckMax=1000"]
+    with Cluster(settings=settings) as cluster:
+        cluster.create_topic("T", 2)
+        application = Application(cluster, random.Random(7))
+        between, waits = 0, []
+        for _ in range(kills):
+            application.run(1.5 + application.chance.random())
+            between += len(application.decisions) > 0
+            leader = cluster.leader()
+            cluster.kill(leader)
+            killed = time.monotonic()
+            application.run(2.5)
+            waits.append(next((c - killed for c in application.checks if c > killed), None))
+            cluster.restart(leader)
+        application.run(0.5, sending=False)
+        wanted = {b for b in application.acknowledged if application.decision_of(b) == COMMIT}
+
+        def delivered():
+            application.run(0.3, sending=False)
+            with remoting.Connection(cluster.broker(cluster.leader()), 5.0) as connection:
+                found = [r.body for r in bodies(connection)]
+            return found if set(found) >= wanted else None
+        wait_for("all commits to be delivered", 20, delivered)
+        quiet_from = time.monotonic() + 4
+        application.run(6.5, sending=False)
+        check(not [c for c in application.checks if c > quiet_from], "check-backs do not end though all are settled")
+        with remoting.Connection(cluster.broker(cluster.leader()), 5.0) as connection:
+            found = [r.body for r in bodies(connection)]
+            check(len(found) == len(set(found)), lambda: f"delivered twice: {sorted({b for b in found if found.count(b) > 1})[:5]}")
+            check(all(b[:1] in b"cu" for b in found), "a message that was rolled back is delivered")
+            queue = [r.offset for r in remoting.read_queue(connection, HALF_TOPIC, 0)]
+            check(queue == list(range(len(queue))), "the half queue has holes")
+        check(all(w is not None and w < 31 for w in waits) or kills < 3, f"first check-backs after the kills: {waits}")
+        check(between >= kills / 2, f"only {between} of {kills} kills fell between half and decision")
+        return f"{kills} kills, {between} with decisions outstanding; {len(application.acknowledged)} halves, {len(found)} delivered"
