@@ -82,8 +82,11 @@ def _first(path, key):
 
 
 def _version(top):
-    done = subprocess.run(["git", "-C", top, "describe", "--always", "--dirty", "--abbrev=12"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                          text=True, check=False)
+    try:
+        done = subprocess.run(["git", "-C", top, "describe", "--always", "--dirty", "--abbrev=12"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                              text=True, check=False)
+    except OSError:  # there is no git
+        return "unknown"
     return done.stdout.strip() or "unknown"
 
 
