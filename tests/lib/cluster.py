@@ -11,6 +11,7 @@ import zlib
 
 import remoting
 from e2e import Skipped
+from remoting import PATIENCE
 
 TOP = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 SCRIPT = os.path.join(TOP, "deploy", "cluster")
@@ -24,10 +25,6 @@ class Failed(Exception):
 def check(condition, text):
     if not condition:
         raise Failed(text() if callable(text) else text)
-
-
-# Deadlines are written for a machine that does nothing else. They are there to end a test that cannot pass, so they may be long.
-PATIENCE = float(os.environ.get("E2E_PATIENCE", "4"))
 
 
 def wait_for(what, seconds, condition):
