@@ -240,8 +240,9 @@ def cpu_per_million(context):
 def _failover_round(context, cluster, number, leader_of, kill, bring_back):
     """One kill -9 of the leader under load. The longest time without an acknowledgement in the whole run counts, wherever it was."""
     topic = f"failover-{number}"
-    duration = 2.5 if not isinstance(cluster, JavaCluster) else 30.0
-    use_mqload = context.mqload is not None and (number % 2 == 1 or isinstance(cluster, JavaCluster))
+    java = isinstance(cluster, JavaCluster)
+    duration = 30.0 if java else 4.0
+    use_mqload = context.mqload is not None and (number % 2 == 1 or java)
     acks = os.path.join(cluster.folder, f"{topic}.acks")
 
     def generate():
@@ -249,20 +250,27 @@ def _failover_round(context, cluster, number, leader_of, kill, bring_back):
             return nodes.mqload_failover(context, cluster, duration, topic, acks)
         return nodes.mqadmin_failover(context, cluster, duration, topic)
 
+    before = None if java else cluster.committed()
     worker = nodes.Task(generate)
-    time.sleep(1.0)
+    if java:
+        time.sleep(3.0)
+    else:
+        wait_for("a load that flows", 30, lambda: worker.error is not None or cluster.committed() > before + 200)
+        time.sleep(0.5)
     leader = leader_of()
     check(leader is not None, f"round {number}: there is no leader to kill")
     how = kill(leader)
     outcome = worker.result(duration + 70)
+    # A client that sends to a follower, which forwards, need not change over when the leader dies.
+    successor = leader_of()
+    check(successor not in (None, leader), f"round {number}: n{leader} was killed, now n{successor} leads: {outcome}")
     bring_back(leader, how)
-    change = outcome["change_gap_s"]
-    check(change >= 0, f"round {number}: no other node took over: {outcome}")
     check(outcome["recovered"], f"round {number}: not recovered: {outcome}")
-    if use_mqload and not isinstance(cluster, JavaCluster):
+    if use_mqload and not java:
         status, text = nodes.mqload_verify(context, cluster, topic, acks)
         check(status == 0, lambda: f"round {number}: {text[-500:]}")
-    return {"generator": "mqload" if use_mqload else "mqadmin bench", "gap_s": outcome["gap_s"], "change_gap_s": change, "leader": leader}
+    return {"generator": "mqload" if use_mqload else "mqadmin bench", "gap_s": outcome["gap_s"], "change_gap_s": outcome["change_gap_s"],
+            "leader": leader}
 
 
 def failover(context):

@@ -83,8 +83,18 @@ class BenchCluster(Cluster):
                 and int(own["raftAppliedIndex"]) >= int(of_leader["raftCommitIndex"]))
 
     def accepting(self):
-        """The node that leads and takes messages, None while there is none."""
-        return next((i for i in range(self.nodes) if self.table(i).get("raftAccepting") == "true"), None)
+        """The node that leads and takes messages, None while there is none; a node that does not run leads nobody."""
+        for i in range(self.nodes):
+            try:
+                if self.table(i).get("raftAccepting") == "true":
+                    return i
+            except OSError:
+                pass
+        return None
+
+    def committed(self):
+        """How many entries are committed, as the node that knows most says."""
+        return max(int(self.table(i)["raftCommitIndex"]) for i in range(self.nodes))
 
     def all_in_sync(self, seconds=60):
         """Waits, which only ends when nobody sends; returns the leader."""
