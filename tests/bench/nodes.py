@@ -20,15 +20,11 @@ JAVA_VERSION = "4.9.7"
 class BenchCluster(Cluster):
     """Files of the real sizes, and a folder where the user wants the data."""
 
-    def __init__(self, context, nodes=3, durability="B"):  # pylint: disable=super-init-not-called
+    def __init__(self, context, nodes=3, durability="B"):
+        super().__init__(nodes, durability, folder=tempfile.mkdtemp(prefix="ledgermq-bench-", dir=context.folder))
         self.context = context
-        self.ports = Ports()
-        self.base = self.ports.base
-        self.nodes = nodes
-        self.durability = durability
-        self.settings = list(context.settings)
-        self.folder = tempfile.mkdtemp(prefix="ledgermq-bench-", dir=context.folder)
         self.own_folder = True
+        self.settings = list(context.settings)  # instead of the small files of tests
 
     def __enter__(self):
         try:
