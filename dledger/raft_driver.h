@@ -118,7 +118,7 @@ int raft_driver_transfer(struct raft_driver *driver, uint64_t to);
 
 static inline bool raft_driver_leads(struct raft_driver *driver)
 {
-    return driver->started && raft_state(&driver->raft) == RAFT_LEADER;
+    return driver->started && !driver->failed && raft_state(&driver->raft) == RAFT_LEADER;
 }
 static inline raft_index raft_driver_last(const struct raft_driver *driver)
 {
