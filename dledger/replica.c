@@ -32,6 +32,7 @@ static void replica_fail(struct replica *replica, const struct error *error)
     replica->failure = *error;
     replica->driver.failed = true;
     LOG_ERROR("this member stops for good: %s", error->message);
+    replica->io.hello_changed(replica->io.context);
 }
 
 /* ---- pending requests ---- */
@@ -493,20 +494,17 @@ int replica_start(struct replica *replica, struct message_store *store, struct e
     if (replica->ledger.last_index < 0) {
         replica->phase = REPLICA_WAITING;
         replica->mute_reason = PEER_MUTE_EMPTY;
-        replica->mute_since_us = now_us(replica);
         if (replica->member_count == 1)
             rv = bootstrap(replica, error);
     } else if (replica->member_count > 1 && !replica->options.force_start && !replica->votes.existed) {
         replica->phase = REPLICA_MUTE;
         replica->mute_reason = PEER_MUTE_EMPTY;
-        replica->mute_since_us = now_us(replica);
         LOG_WARN("the vote file is missing: this member does not vote until it has caught up with a leader");
     } else if (replica->member_count > 1 && !replica->options.force_start && checkpoint->present &&
-               (checkpoint->forgot || (!checkpoint->clean && !replica->same_boot &&
-                                       (checkpoint->durability == DURABILITY_A || replica->lost_committed)))) {
+               (checkpoint->forgot || (!checkpoint->clean && !replica->same_boot && checkpoint->durability == DURABILITY_A))) {
+        /* Not in class B, even if the claims of entries behind the cut tell that more was committed: this member never acknowledged it. */
         replica->phase = REPLICA_MUTE;
         replica->mute_reason = PEER_MUTE_UNCLEAN;
-        replica->mute_since_us = now_us(replica);
         replica->checkpoint.forgot = true;
         LOG_WARN("the machine went down uncleanly in durability class A: this member does not vote until it has caught up with a leader");
     } else {
@@ -1090,14 +1088,21 @@ const char *replica_check_hello(struct replica *replica, const struct peer_hello
     return why;
 }
 
+static bool better_log(const struct peer_hello *a, uint64_t last_term, raft_index last, uint64_t id)
+{
+    if (a->last_term != last_term || a->last_index != last)
+        return a->last_term > last_term || (a->last_term == last_term && a->last_index > last);
+    return a->from < id;
+}
+
 /* Looks whether a member that waits or is mute may go on. */
 static void review_members(struct replica *replica)
 {
     struct error error;
     int running = 0;
-    int young = 0; /* empty, or holding no more than the first entry of the first term */
-    int unclean = 0;
+    int young = 0; /* empty, or holding no more than the first entry of the first term: never took part in an election */
     int missing = 0;
+    int better = 0; /* unclean ones that hold more than we do */
     int rv = 0;
 
     if (replica->phase != REPLICA_WAITING && replica->phase != REPLICA_MUTE)
@@ -1110,22 +1115,23 @@ static void review_members(struct replica *replica)
             missing++;
             continue;
         }
-        running += peer->hello.started && peer->hello.last_index > 1;
+        running += peer->hello.started;
         young += peer->hello.last_index <= 1 && peer->hello.term <= 1;
-        unclean += peer->hello.mute == PEER_MUTE_UNCLEAN;
+        better += peer->hello.mute == PEER_MUTE_UNCLEAN && better_log(&peer->hello, replica->ledger.last_term, raft_driver_last(&replica->driver), replica->id);
     }
-    if (replica->phase == REPLICA_WAITING && running > 0) {
+    if (replica->phase == REPLICA_WAITING && young + missing < replica->member_count - 1) {
         replica->phase = REPLICA_MUTE;
         LOG_WARN("this directory is empty among members that are not: mute until it has caught up with a leader");
     }
     if (missing > 0)
         return; /* whoever is missing may know more */
-    if (replica->phase == REPLICA_WAITING && young == replica->member_count - 1) {
-        rv = bootstrap(replica, &error);
-    } else if (replica->mute_reason == PEER_MUTE_UNCLEAN && running + unclean == replica->member_count - 1 &&
-               running < replica->member_count / 2 + 1) {
+    if (replica->mute_reason == PEER_MUTE_EMPTY && replica->ledger.last_index <= 0 && young == replica->member_count - 1) {
+        rv = bootstrap(replica, &error); /* also when a first start was interrupted between the first entry and the vote file */
+    } else if (replica->mute_reason == PEER_MUTE_UNCLEAN && running + better < replica->member_count / 2 + 1) {
+        /* No more of us vote than a majority needs, those with most of the log first: so the leader has the most of what is left, and the others
+         * catch up with it. */
         LOG_ERROR("durability class A: a majority went down uncleanly, so what was acknowledged last may be lost; electing from what is left");
-        rv = start_driver(replica, (raft_index)(replica->checkpoint.committed_index + 1), &error);
+        rv = start_driver(replica, replica->applied, &error);
     }
     if (rv != 0)
         replica_fail(replica, &error);
@@ -1139,7 +1145,10 @@ void replica_peer_connected(struct replica *replica, uint64_t id, const struct p
         return;
     peer->connected = true;
     peer->greeted = true;
+    peer->heard = true;
     peer->hello = *hello;
+    if (hello->term > replica->heard_term)
+        replica->heard_term = hello->term;
     replica->members[id - 1].connected = true;
     snprintf(replica->members[id - 1].broker_address, sizeof replica->members[id - 1].broker_address, "%s", hello->broker_address);
     review_members(replica);
@@ -1202,8 +1211,10 @@ static void answer_fetch(struct replica *replica, uint64_t from, const struct pe
     out.fetch_result.term = raft_current_term(&replica->driver.raft);
     out.fetch_result.commit = replica->driver.commit;
     out.fetch_result.last_index = last;
-    if (raft_match_index(&replica->driver.raft, from, &match) == 0)
-        out.fetch_result.match = match;
+    /* Until our own term has committed something, the commit index says little; all that ever committed before is in the log we were elected with. */
+    if (raft_match_index(&replica->driver.raft, from, &match) != 0 || match < replica->accept_from)
+        match = replica->accept_from;
+    out.fetch_result.match = match;
     out.fetch_result.previous_index = previous;
     if (previous > last || (previous > 0 && ledger_term_of(&replica->ledger, previous - 1) != in->fetch.previous_term)) {
         out.fetch_result.previous_term = 0;
@@ -1217,24 +1228,38 @@ static void answer_fetch(struct replica *replica, uint64_t from, const struct pe
     replica->io.send(replica->io.context, from, &out, run, size);
 }
 
+/* May a leader of this term let us vote again? It must not be older than any term in which we voted for or acknowledged something: a later
+ * leader than the one we acknowledged to has what committed thereby, that one itself knows what we acknowledged. Who lost its vote file asks
+ * everybody: whoever had our vote, or led us, has stored that term. */
+static bool leader_is_recent(const struct replica *replica, uint64_t term)
+{
+    if (replica->mute_reason == PEER_MUTE_EMPTY) {
+        for (int i = 0; i < replica->member_count; i++) {
+            if ((uint64_t)i + 1 != replica->id && !replica->peers[i].heard)
+                return false;
+        }
+        return term >= replica->heard_term;
+    }
+    return true; /* of votes.term at least, or it was not heard at all */
+}
+
 static void receive_fetched(struct replica *replica, uint64_t from, const struct peer_message *in, const uint8_t *run)
 {
     struct ledger *ledger = &replica->ledger;
     raft_index last = raft_driver_last(&replica->driver);
-    raft_index target;
+    raft_index target, committed;
     struct error error;
     int rv = 0;
 
     if (replica->phase != REPLICA_MUTE || in->fetch_result.previous_index != last || in->fetch_result.term < replica->votes.term)
         return;
     if (in->flags == 1) {
-        raft_index committed = (raft_index)(replica->checkpoint.committed_index + 1);
-        if (last <= committed) {
+        if (last <= replica->applied) {
             error_set(&error, ERROR_DAMAGED, "the leader's log contradicts entry %llu, which is committed here", last - 1);
             replica_fail(replica, &error);
             return;
         }
-        rv = ledger_truncate(ledger, committed);
+        rv = ledger_truncate(ledger, replica->applied);
     } else if (in->count > 0) {
         if (ledger_check_run(ledger, run, in->body_size, in->count, last, ledger->last_term, ledger->end_position, ledger->last_chain,
                              in->fetch_result.term, &error) != 0) {
@@ -1250,18 +1275,20 @@ static void receive_fetched(struct replica *replica, uint64_t from, const struct
         return;
     }
     last = raft_driver_last(&replica->driver);
+    replica->io.hello_changed(replica->io.context);
     target = in->fetch_result.match > in->fetch_result.commit ? in->fetch_result.match : in->fetch_result.commit;
-    /* A vote that was given and forgotten can only matter while its election runs, which two time-outs outlive. */
-    if (last < target || last == 0 || now_us(replica) - replica->mute_since_us < 2000ull * replica->options.election_timeout_ms) {
+    if (last < target || last == 0 || !leader_is_recent(replica, in->fetch_result.term)) {
         if (last < in->fetch_result.last_index)
             send_fetch(replica);
         return;
     }
     rv = sync_now(replica, &error);
-    if (rv == 0)
+    /* No other vote of ours in its term can matter any more. */
+    if (rv == 0 && (replica->votes.term < in->fetch_result.term || !replica->votes.existed))
         rv = vote_file_save(&replica->votes, in->fetch_result.term, from, &error);
+    committed = in->fetch_result.commit < last ? in->fetch_result.commit : last;
     if (rv == 0)
-        rv = start_driver(replica, in->fetch_result.commit < last ? in->fetch_result.commit : last, &error);
+        rv = start_driver(replica, committed > replica->applied ? committed : replica->applied, &error);
     if (rv != 0)
         replica_fail(replica, &error);
     else

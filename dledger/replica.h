@@ -62,6 +62,7 @@ struct replica_io {
 struct replica_peer {
     bool connected;
     bool greeted; /* its hello has been seen on this connection */
+    bool heard;   /* ... or on an earlier one of this run */
     bool full;    /* it said that it has no room for more entries */
     struct peer_hello hello;
 };
@@ -82,7 +83,7 @@ struct replica {
 
     enum replica_phase phase;
     enum peer_mute mute_reason;
-    uint64_t mute_since_us;
+    uint64_t heard_term; /* highest term that the others have told of in this run */
     uint64_t fetch_sent_us;
     bool same_boot;
     bool lost_committed; /* entries that were committed are gone from here */
