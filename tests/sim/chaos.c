@@ -165,7 +165,7 @@ static void hung_sync(struct machine *machine)
 
 static bool may_wipe(const struct machine *machine)
 {
-    if (someone_wiped())
+    if (someone_wiped() || (machine->forgetful && !machine->outcast))
         return false;
     /* A person does that only while the others are well, all of them: two wipes in a row would be one too many. */
     for (int i = 1; i <= world.nodes; i++) {
@@ -173,7 +173,7 @@ static bool may_wipe(const struct machine *machine)
         if (other != machine && (!machine_runs(other) || other->forgetful || other->outcast || other->paused))
             return false;
     }
-    return !machine->forgetful;
+    return true;
 }
 
 static void one_fault(enum chaos_kind kind)

@@ -158,7 +158,7 @@ void checker_forgets(struct machine *machine, bool wiped)
     machine->wiped = machine->wiped || wiped;
     machine->acknowledged = machine->durable_checked = 0;
     if (wiped)
-        machine->outcast = false;
+        machine->outcast = machine->ran = false;
     if (!world.class_b && forgetful_count() >= world.majority && (last_loss == 0 || world.now - last_loss > SECOND))
         world.stats->losses++;
     look_for_loss();
@@ -417,6 +417,7 @@ void checker_machine(struct machine *machine)
     follow_log(machine);
     if (!driver->started)
         return;
+    machine->ran = machine->ran || replica->phase == REPLICA_RUNNING;
     if (replica->phase == REPLICA_RUNNING && machine->forgetful)
         starts_to_run(machine);
     if (driver->failed)

@@ -358,7 +358,10 @@ void machine_start(struct machine *machine)
 
     assert(!machine->up);
     sim_env_restart(&machine->disk);
-    machine->disk.fault = fault;
+    if (fault.kill || chance_of(300))
+        machine->disk.fault = fault;
+    else
+        fault.calls = 0;
     machine->up = machine->powered = true;
     machine->born = world.now;
     machine->clean = false;

@@ -70,6 +70,7 @@ struct machine {
     uint64_t apply_next;      /* Raft index, 0 = none applied in this life */
     bool forgetful;           /* lost what it may have acknowledged, does not run yet */
     bool wiped;
+    bool ran;                 /* took part since it was last empty */
     struct log_seen *ghost;   /* what it held before */
     uint64_t ghost_last, ghost_acknowledged;
     bool outcast;             /* class A: holds committed entries that a majority has lost */
