@@ -330,6 +330,7 @@ const struct processor_row admin_broker_processor_rows[] = {
     {REQUEST_GET_ALL_PRODUCER_INFO, "GET_ALL_PRODUCER_INFO", get_all_producer_info, 0},
     {REQUEST_GET_CONSUME_STATS, "GET_CONSUME_STATS", admin_get_consume_stats, 0},
     {REQUEST_GET_BROKER_CONSUME_STATS, "GET_BROKER_CONSUME_STATS", admin_get_broker_consume_stats, 0},
+    {REQUEST_VIEW_BROKER_STATS_DATA, "VIEW_BROKER_STATS_DATA", admin_view_broker_stats_data, 0},
     {REQUEST_QUERY_CONSUME_TIME_SPAN, "QUERY_CONSUME_TIME_SPAN", admin_query_consume_time_span, 0},
     {REQUEST_QUERY_CORRECTION_OFFSET, "QUERY_CORRECTION_OFFSET", admin_query_correction_offset, 0},
     {REQUEST_QUERY_CONSUME_QUEUE, "QUERY_CONSUME_QUEUE", admin_query_consume_queue, 0},

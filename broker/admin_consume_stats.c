@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "broker/broker.h"
+#include "broker/broker_stats_manager.h"
 #include "broker/client_registry.h"
 #include "broker/consumer_offset.h"
 #include "broker/metadata.h"
@@ -59,6 +60,11 @@ static int64_t add_topic(struct broker *broker, struct slice group, const struct
     return behind;
 }
 
+static bool is_read(struct broker *broker, struct slice group, struct slice topic)
+{
+    return topic_config_find(broker->topics, topic) != NULL && !left_topic(broker, group, topic);
+}
+
 static void add_topic_if_read(struct broker *broker, struct slice group, struct slice topic, struct buffer *out)
 {
     struct topic_entry *entry = topic_config_find(broker->topics, topic);
@@ -80,6 +86,25 @@ static bool next_part(struct slice *list, uint8_t separator, struct slice *part)
     return false;
 }
 
+/* Messages that the group pulled in the last minute, per second, over the topics asked for. */
+static double group_tps(struct broker *broker, const struct get_consume_stats_request_header *header)
+{
+    struct slice group = header->consumer_group, list = header->topic_list, part;
+    double tps = 0;
+    if (header->topic.size > 0)
+        return is_read(broker, group, header->topic) ? broker_stats_manager_get_tps(broker->item_stats, group, header->topic) : 0;
+    if (list.size > 0) {
+        while (next_part(&list, ';', &part))
+            tps += is_read(broker, group, part) ? broker_stats_manager_get_tps(broker->item_stats, group, part) : 0;
+        return tps;
+    }
+    for (struct consumer_offset_entry *entry = broker->offsets->entries; entry != NULL; entry = entry->hh.next) {
+        if (slice_equal(entry->group, group) && is_read(broker, group, entry->topic))
+            tps += broker_stats_manager_get_tps(broker->item_stats, group, entry->topic);
+    }
+    return tps;
+}
+
 void admin_get_consume_stats(struct broker *broker, struct request *request)
 {
     struct get_consume_stats_request_header header;
@@ -92,7 +117,7 @@ void admin_get_consume_stats(struct broker *broker, struct request *request)
     if (!reply_body_begin(broker, &request->reply_to, &writer))
         return;
     struct slice group = header.consumer_group;
-    consume_stats_begin(writer.out, 0);
+    consume_stats_begin(writer.out, group_tps(broker, &header));
     if (header.topic.size > 0) {
         add_topic_if_read(broker, group, header.topic, writer.out);
     } else if (header.topic_list.size > 0) {
@@ -140,7 +165,7 @@ void admin_get_broker_consume_stats(struct broker *broker, struct request *reque
             if (!first)
                 buffer_append_u8(writer.out, ',');
             first = false;
-            consume_stats_begin(writer.out, 0);
+            consume_stats_begin(writer.out, broker_stats_manager_get_tps(broker->item_stats, entry->group, entry->topic));
             behind += add_topic(broker, entry->group, &topic->config, topic->config.write_queue_nums, writer.out);
             consume_stats_end(writer.out);
         }
@@ -151,6 +176,25 @@ void admin_get_broker_consume_stats(struct broker *broker, struct request *reque
     json_write_member_i64(&json, "totalDiff", behind);
     json_write_end_object(&json);
     reply_end(broker, &request->reply_to, &writer);
+}
+
+void admin_view_broker_stats_data(struct broker *broker, struct request *request)
+{
+    struct view_broker_stats_data_request_header header;
+    struct broker_stats_data data;
+    struct remoting_writer writer;
+    struct error error;
+    if (view_broker_stats_data_request_header_decode(request->command, &header, &error) != 0) {
+        reply_error(broker, &request->reply_to, &error);
+        return;
+    }
+    if (!broker_stats_manager_view(broker->item_stats, header.stats_name, header.stats_key, &data)) {
+        reply_simple(broker, &request->reply_to, RESPONSE_SYSTEM_ERROR, "The stats <%.*s> <%.*s> not exist", SLICE_ARG(header.stats_name),
+                     SLICE_ARG(header.stats_key));
+    } else if (reply_body_begin(broker, &request->reply_to, &writer)) {
+        broker_stats_data_encode(&data, writer.out);
+        reply_end(broker, &request->reply_to, &writer);
+    }
 }
 
 void admin_query_consume_time_span(struct broker *broker, struct request *request)

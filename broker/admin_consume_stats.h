@@ -7,6 +7,7 @@ struct request;
 
 void admin_get_consume_stats(struct broker *broker, struct request *request);        /* 208 */
 void admin_get_broker_consume_stats(struct broker *broker, struct request *request); /* 317 */
+void admin_view_broker_stats_data(struct broker *broker, struct request *request);   /* 315 */
 void admin_query_consume_time_span(struct broker *broker, struct request *request);  /* 303 */
 void admin_query_correction_offset(struct broker *broker, struct request *request);  /* 308 */
 void admin_query_consume_queue(struct broker *broker, struct request *request);      /* 321 */

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "broker/broker_stats.h"
+#include "broker/broker_stats_manager.h"
 #include "broker/client_call.h"
 #include "broker/client_registry.h"
 #include "broker/cold_read.h"
@@ -203,7 +204,8 @@ static int open_parts(struct broker *broker, struct error *error)
     };
     /* First, so that its write hook runs behind the log's (listener.h). */
     broker->server = remoting_server_new(&options, error);
-    broker->stats = broker_stats_new(broker);
+    broker->item_stats = broker_stats_manager_new(&broker->env);
+    broker->stats = broker->item_stats == NULL ? NULL : broker_stats_new(broker);
     broker->holds = pull_hold_new(broker->loop, broker, (uint32_t)config->held_pulls_max);
     broker->cold_reads = cold_reader_new(broker);
     broker->calls = client_call_table_new(broker->loop, broker);
@@ -384,6 +386,7 @@ void broker_free(struct broker *broker)
     send_message_processor_free(broker->sends);
     processor_table_free(broker->processors);
     broker_stats_free(broker->stats);
+    broker_stats_manager_free(broker->item_stats);
     mark_running(broker, false);
     env_close(&broker->env, broker->lock_file);
 }

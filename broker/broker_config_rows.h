@@ -12,7 +12,8 @@
 #define NO_RETENTION "retention is not built yet: nothing is deleted"
 #define NO_SQL "SQL92 filters are not built yet"
 #define NO_PAID "belongs to a commercial product"
-#define NO_STATS "statistics per topic and group are not built yet"
+#define ALL_STATS "every topic, group and queue is counted; what nothing moved for a day is forgotten"
+#define NO_SLOW_STOP "a slow reader is never stopped: old messages are read by the pool"
 #define NO_FAST_FAIL "nothing waits in queues: a send that cannot be taken is refused with code 14 at once"
 
 #define TEXT(k, m, d, text) {.key = k, .type = CONFIG_TEXT, .offset = offsetof(struct broker_config, m), .fallback = d, .doc = text}
@@ -152,12 +153,12 @@ static const struct config_row rows[] = {
     UNBUILT("enableLmq", CONFIG_BOOL, "false", "false", "light message queues are not built"),
     UNBUILT("enableMultiDispatch", CONFIG_BOOL, "false", "false", "light message queues are not built"),
     INERT("maxLmqConsumeQueueNum", CONFIG_INT, "20000", "light message queues are not built"),
-    UNBUILT("enableScheduleMessageStats", CONFIG_BOOL, "true", "false", NO_STATS),
-    UNBUILT("enableDetailStat", CONFIG_BOOL, "true", "false", NO_STATS),
-    UNBUILT("autoDeleteUnusedStats", CONFIG_BOOL, "false", "false", NO_STATS),
-    UNBUILT("diskFallRecorded", CONFIG_BOOL, "true", "false", NO_STATS),
-    UNBUILT("disableConsumeIfConsumerReadSlowly", CONFIG_BOOL, "false", "false", NO_STATS),
-    INERT("consumerFallbehindThreshold", CONFIG_LONG, "17179869184", NO_STATS),
+    UNBUILT("enableScheduleMessageStats", CONFIG_BOOL, "true", "true", ALL_STATS),
+    UNBUILT("enableDetailStat", CONFIG_BOOL, "true", "true", ALL_STATS),
+    UNBUILT("autoDeleteUnusedStats", CONFIG_BOOL, "false", "true", ALL_STATS),
+    UNBUILT("diskFallRecorded", CONFIG_BOOL, "true", "true", ALL_STATS),
+    UNBUILT("disableConsumeIfConsumerReadSlowly", CONFIG_BOOL, "false", "false", NO_SLOW_STOP),
+    INERT("consumerFallbehindThreshold", CONFIG_LONG, "17179869184", NO_SLOW_STOP),
 
     /* ---- of the Java broker ---- */
     INERT("storePathCommitLog", CONFIG_TEXT, "", NO_PLAIN_LOG),

@@ -7,14 +7,19 @@
 #include <time.h>
 
 #include "broker/broker.h"
+#include "broker/broker_stats_manager.h"
+#include "broker/client_call.h"
 #include "broker/forward.h"
 #include "broker/listener.h"
+#include "broker/log.h"
 #include "broker/metadata.h"
 #include "broker/pull_hold.h"
 #include "broker/schedule.h"
 #include "broker/send_message_processor.h"
 #include "proto/topic_validator.h"
 
+#define SLOW_PUT_US 500000u /* DefaultMessageStore#putMessage */
+#define SLOW_LINES_PER_SECOND 10
 #define SAMPLE_MS 1000u
 #define SAMPLES 601u /* ten minutes and the one to subtract from */
 #define VERSION_NAME "V4_9_8"
@@ -63,6 +68,8 @@ struct broker_stats {
     struct sample samples[SAMPLES]; /* ring */
     uint32_t sample_count, sample_at;
     uv_timer_t timer;
+    struct stats_item *broker_put, *broker_get; /* held; made by their first event */
+    struct log_limiter slow_limiter;
 
     int day; /* of the year, local time; counts at the last midnights */
     uint64_t put_yesterday, put_today, get_yesterday, get_today;
@@ -103,6 +110,28 @@ void broker_stats_put(struct broker_stats *stats, uint32_t messages, uint64_t by
     stats->distribution[i]++;
 }
 
+static struct stats_item *broker_item(struct broker_stats *stats, enum stats_kind kind, struct stats_item **item)
+{
+    if (*item == NULL) {
+        *item = broker_stats_manager_item(stats->broker->item_stats, kind, slice_of_text(stats->broker->config.broker_cluster_name), 0,
+                                          slice_of(NULL, 0));
+        stats_item_hold(*item);
+    }
+    return *item;
+}
+
+void broker_stats_put_topic(struct broker_stats *stats, struct stats_item *item, uint32_t messages, uint64_t bytes, uint64_t microseconds)
+{
+    uint64_t suppressed;
+    broker_stats_put(stats, messages, bytes, microseconds);
+    stats_item_add(item, messages, bytes);
+    stats_item_add(broker_item(stats, STATS_BROKER_PUT, &stats->broker_put), messages, 0);
+    if (microseconds > SLOW_PUT_US && log_limiter_pass(&stats->slow_limiter, env_now_ms(&stats->broker->env), &suppressed))
+        LOG_WARN("a send to %s took %llu ms, %u messages, %llu bytes (%llu more lines like this left out)",
+                 item == NULL ? "a topic that is not counted" : (const char *)stats_item_key(item).data, (unsigned long long)microseconds / 1000,
+                 messages, (unsigned long long)bytes, (unsigned long long)suppressed);
+}
+
 void broker_stats_put_failed(struct broker_stats *stats)
 {
     stats->put_failed++;
@@ -114,6 +143,8 @@ void broker_stats_get(struct broker_stats *stats, bool found, uint32_t messages,
         stats->get_found++;
     else
         stats->get_miss++;
+    if (found)
+        stats_item_add(broker_item(stats, STATS_BROKER_GET, &stats->broker_get), messages, 0);
     stats->transferred += messages;
     stats->get_bytes += bytes;
     if (microseconds > stats->get_us_max)
@@ -152,6 +183,7 @@ static void on_timer(uv_timer_t *timer)
 {
     struct broker_stats *stats = timer->data;
     take_sample(stats);
+    broker_stats_manager_tick(stats->broker->item_stats);
     if (++stats->minute_samples < 60)
         return;
     stats->minute_samples = 0;
@@ -175,6 +207,7 @@ struct broker_stats *broker_stats_new(struct broker *broker)
     if (stats == NULL)
         return NULL;
     stats->broker = broker;
+    stats->slow_limiter.burst = SLOW_LINES_PER_SECOND;
     stats->day = day_of(env_now_ms(&broker->env));
     take_sample(stats);
     uv_timer_init(broker->loop, &stats->timer);
@@ -415,6 +448,9 @@ static void put_limits(const struct broker_stats *stats, const struct broker_sta
     put(sink, "heldPulls", "%u", pull_hold_count(broker->holds));
     put(sink, "parkedRequests", "%u", forward_parked(broker->forward));
     put(sink, "pendingSends", "%u", send_message_processor_pending(broker->sends));
+    put(sink, "clientCalls", "%u", client_call_count(broker->calls));
+    put(sink, "statsItems", "%u", broker_stats_manager_count(broker->item_stats));
+    put(sink, "limit_statsItems", "%llu", (unsigned long long)broker_stats_manager_refused(broker->item_stats));
     for (unsigned i = 0; i < LIMIT_HIT_COUNT; i++)
         put(sink, limit_names[i], "%llu", (unsigned long long)stats->limits[i]);
     put(sink, "limit_connections", "%llu", (unsigned long long)counters->refused);

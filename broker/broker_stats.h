@@ -29,6 +29,7 @@
 
 struct broker;
 struct broker_stats;
+struct stats_item;
 
 enum broker_limit_counter {
     LIMIT_HIT_PENDING_SENDS,
@@ -48,6 +49,8 @@ struct broker_stats_sink {
 struct broker_stats *broker_stats_new(struct broker *broker); /* NULL: no memory */
 /* A send was answered with success (messages of it, stored bytes, microseconds from its frame to its answer). */
 void broker_stats_put(struct broker_stats *stats, uint32_t messages, uint64_t bytes, uint64_t microseconds);
+/* The same, counted also for its topic (item: STATS_TOPIC_PUT, may be NULL) and for the broker; one that took over 500 ms is logged. */
+void broker_stats_put_topic(struct broker_stats *stats, struct stats_item *item, uint32_t messages, uint64_t bytes, uint64_t microseconds);
 void broker_stats_put_failed(struct broker_stats *stats);
 /* A pull was looked up: found or not, how many messages, microseconds. */
 void broker_stats_get(struct broker_stats *stats, bool found, uint32_t messages, uint64_t bytes, uint64_t microseconds);

@@ -13,6 +13,7 @@
 
 #include "broker/broker.h"
 #include "broker/broker_stats.h"
+#include "broker/broker_stats_manager.h"
 #include "broker/cold_read.h"
 #include "broker/forward.h"
 #include "broker/message_append.h"
@@ -42,6 +43,8 @@ struct send_back {
     bool unit_mode;
     uint64_t started_us;
     int steps;
+    struct stats_item *stats; /* SNDBCK_PUT_NUMS; held */
+    int32_t schedule_queue; /* that it was stored in, -1 = none */
     char group[GROUP_NAME_MAX + 1];
 };
 
@@ -61,6 +64,7 @@ static void finish(struct send_back *back, int32_t code, const char *format, ...
         reply_simple(back->broker, &back->reply_to, code, code == RESPONSE_SUCCESS ? NULL : "%s", remark);
     else if ((back->reply_to.connection_id & REPLY_FORWARDED) != 0)
         forward_reply_none(back->broker->forward, back->reply_to.connection_id);
+    stats_item_release(back->stats);
     cold_read_free(&back->read);
     free(back);
 }
@@ -77,7 +81,14 @@ static void on_appended(struct append_entry_request *append)
         finish_code(back, append->code);
         return;
     }
+    struct broker_stats_manager *items = back->broker->item_stats;
     broker_stats_put(back->broker->stats, 1, back->size, env_monotonic_us(&back->broker->env) - back->started_us);
+    stats_item_add(back->stats, 1, 0);
+    if (back->schedule_queue >= 0) { /* dead letters are counted for no topic, as in Java */
+        struct slice schedule = SLICE_LITERAL(TOPIC_SCHEDULE), none = slice_of(NULL, 0);
+        stats_item_add(broker_stats_manager_item(items, STATS_TOPIC_PUT, schedule, 0, none), 1, back->size);
+        stats_item_add(broker_stats_manager_item(items, STATS_QUEUE_PUT, schedule, back->schedule_queue, none), 1, back->size);
+    }
     finish(back, RESPONSE_SUCCESS, "success");
 }
 
@@ -145,6 +156,14 @@ static void write_properties(struct send_back *back, struct buffer *out, const s
     }
 }
 
+/* origin: the topic that the consumer subscribed to. */
+static void count_for(struct send_back *back, struct slice origin, int32_t schedule_queue)
+{
+    back->stats = broker_stats_manager_item(back->broker->item_stats, STATS_SNDBCK_PUT, origin, 0, slice_of_text(back->group));
+    stats_item_hold(back->stats);
+    back->schedule_queue = schedule_queue;
+}
+
 /* The record's bytes are here. retry: the group's retry topic. */
 static void append_again(struct send_back *back, struct slice bytes, const struct subscription_group_config *group, struct topic_entry *retry)
 {
@@ -177,6 +196,8 @@ static void append_again(struct send_back *back, struct slice bytes, const struc
         finish(back, RESPONSE_SYSTEM_ERROR, "%s", queue == NULL ? "the queue's files cannot be made" : "PROPERTIES_SIZE_EXCEEDED");
         return;
     }
+    struct slice origin = message_property(record.properties, "RETRY_TOPIC");
+    count_for(back, origin.data != NULL ? origin : record.topic, level > 0 ? level - 1 : -1);
     record.topic = stored->config.name;
     record.properties = buffer_slice(&properties);
     record.reconsume_times++;

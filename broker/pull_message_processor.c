@@ -15,6 +15,7 @@
 
 #include "broker/broker.h"
 #include "broker/broker_stats.h"
+#include "broker/broker_stats_manager.h"
 #include "broker/client_registry.h"
 #include "broker/cold_read.h"
 #include "broker/connection.h"
@@ -67,6 +68,7 @@ struct cold_pull {
     struct cold_read read; /* first */
     struct reply_to reply_to;
     uint64_t started_us;
+    struct stats_item *queue_stats; /* STATS_GROUP_QUEUE; held */
     struct get_message_result result;
 };
 
@@ -112,14 +114,36 @@ static void answer_empty(struct broker *broker, const struct reply_to *to, int32
         reply_end(broker, to, &writer);
 }
 
-static void count_get(struct broker *broker, const struct get_message_result *result, uint64_t started_us)
+/* queue_stats: NULL when nothing was found. */
+static void count_get(struct broker *broker, const struct get_message_result *result, struct stats_item *queue_stats, uint64_t started_us)
 {
     bool found = result->status == GET_MESSAGE_FOUND;
-    broker_stats_get(broker->stats, found, found ? result->count : 0, found ? result->total_size : 0,
-                     env_monotonic_us(&broker->env) - started_us);
+    uint64_t took_us = env_monotonic_us(&broker->env) - started_us;
+    broker_stats_get(broker->stats, found, found ? result->count : 0, found ? result->total_size : 0, took_us);
+    stats_item_add(queue_stats, took_us / 1000, 0);
 }
 
-static void answer_hot(struct broker *broker, const struct pull *pull, const struct get_message_result *result)
+/* What the group is given, and how far it stays behind the log's end. Returns the item that counts how long it took. */
+static struct stats_item *count_found(struct broker *broker, const struct pull_message_request_header *header,
+                                      const struct get_message_result *result)
+{
+    struct broker_stats_manager *items = broker->item_stats;
+    const struct log_view *log = &broker->store.log;
+    stats_item_add(broker_stats_manager_item(items, STATS_GROUP_GET, header->topic, 0, header->consumer_group), result->count,
+                   result->total_size);
+    struct stats_item *queue = broker_stats_manager_item(items, STATS_GROUP_QUEUE, header->topic, header->queue_id, header->consumer_group);
+    int64_t behind = 0, late_ms = 0;
+    if (result->next_begin_offset < result->max_offset) {
+        behind = log->committed_offset(log->context) - result->last_physical_offset;
+        /* The time of what must come from the disk first is looked at when it is there. */
+        if (!cold_read_needed(broker, result->last_physical_offset))
+            late_ms = env_now_ms(&broker->env) - message_store_record_time(&broker->store, result->last_physical_offset);
+    }
+    stats_item_set_fall(queue, behind < 0 ? 0 : (uint64_t)behind, late_ms < 0 ? 0 : (uint64_t)late_ms);
+    return queue;
+}
+
+static void answer_hot(struct broker *broker, const struct pull *pull, const struct get_message_result *result, struct stats_item *queue_stats)
 {
     const struct reply_to *to = &pull->reply_to;
     const struct log_view *log = &broker->store.log;
@@ -158,7 +182,7 @@ static void answer_hot(struct broker *broker, const struct pull *pull, const str
     }
     remoting_writer_end(&writer, external);
     connection_frame_done(connection);
-    count_get(broker, result, pull->started_us);
+    count_get(broker, result, queue_stats, pull->started_us);
 }
 
 static void on_cold_read(struct broker *broker, struct cold_read *read, int code)
@@ -173,13 +197,20 @@ static void on_cold_read(struct broker *broker, struct cold_read *read, int code
         remoting_writer_body(&writer);
         buffer_append(writer.out, read->bytes, read->size);
         reply_end(broker, &cold->reply_to, &writer);
-        count_get(broker, &cold->result, cold->started_us);
+        count_get(broker, &cold->result, cold->queue_stats, cold->started_us);
+        struct message_dispatch first;
+        if (message_dispatch_decode(slice_of(read->bytes, read->size), &first) == 0) {
+            int64_t behind = broker->store.log.committed_offset(broker->store.log.context) - first.physical_offset;
+            int64_t late_ms = env_now_ms(&broker->env) - first.store_timestamp_ms;
+            stats_item_set_fall(cold->queue_stats, behind < 0 ? 0 : (uint64_t)behind, late_ms < 0 ? 0 : (uint64_t)late_ms);
+        }
     }
+    stats_item_release(cold->queue_stats);
     cold_read_free(read);
     free(cold);
 }
 
-static void answer_cold(struct broker *broker, const struct pull *pull, const struct get_message_result *result)
+static void answer_cold(struct broker *broker, const struct pull *pull, const struct get_message_result *result, struct stats_item *queue_stats)
 {
     struct cold_pull *cold = calloc(1, sizeof *cold);
     int rv = ERROR_NO_MEMORY;
@@ -187,6 +218,8 @@ static void answer_cold(struct broker *broker, const struct pull *pull, const st
         cold->reply_to = pull->reply_to;
         cold->started_us = pull->started_us;
         cold->result = *result;
+        cold->queue_stats = queue_stats;
+        stats_item_hold(queue_stats);
         cold->read.done = on_cold_read;
         cold->read.count = result->count;
         for (uint32_t i = 0; i < result->count; i++) {
@@ -196,6 +229,8 @@ static void answer_cold(struct broker *broker, const struct pull *pull, const st
         rv = cold_read_start(broker->cold_reads, &cold->read);
     }
     if (rv != 0) {
+        if (cold != NULL)
+            stats_item_release(queue_stats);
         free(cold);
         broker_stats_limit_hit(broker->stats, LIMIT_HIT_COLD_READS);
         reply_simple(broker, &pull->reply_to, RESPONSE_SYSTEM_BUSY, "limit reached: too many pulls read old data from the disk");
@@ -375,13 +410,14 @@ static void finish_pull(struct broker *broker, struct pull *pull, struct tag_fil
     if (code == RESPONSE_SUCCESS) {
         if (to->oneway)
             return;
+        struct stats_item *queue_stats = count_found(broker, header, &result);
         if (result.count > 0 && cold_read_needed(broker, result.items[0].physical_offset))
-            answer_cold(broker, pull, &result);
+            answer_cold(broker, pull, &result, queue_stats);
         else
-            answer_hot(broker, pull, &result);
+            answer_hot(broker, pull, &result, queue_stats);
         return;
     }
-    count_get(broker, &result, pull->started_us);
+    count_get(broker, &result, NULL, pull->started_us);
     if (code == RESPONSE_PULL_NOT_FOUND && pull->first && (header->sys_flag & PULL_SUSPEND) != 0 && !to->oneway &&
         hold(broker, pull, filter, beyond))
         return;

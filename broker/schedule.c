@@ -12,6 +12,8 @@
 #include <stdlib.h>
 
 #include "broker/broker.h"
+#include "broker/broker_stats.h"
+#include "broker/broker_stats_manager.h"
 #include "broker/cold_read.h"
 #include "broker/log.h"
 #include "broker/message_append.h"
@@ -27,6 +29,10 @@ struct delivery {
     struct append_entry_request append; /* first */
     struct schedule *schedule;
     struct delivery *next_free;
+    struct stats_item *stats; /* of the real topic; held */
+    int level;
+    uint32_t bytes; /* of the record */
+    uint64_t started_us;
 };
 
 struct schedule_read {
@@ -118,10 +124,24 @@ int64_t schedule_due_ms(int64_t deliver_at_ms, int64_t seen_ms, int64_t delay_ms
 
 /* ---- one delivery ---- */
 
+/* With enableScheduleMessageStats, as ScheduleMessageService#recordMessageStats: read by SCHEDULE_CONSUMER, stored again in the real topic. */
+static void count_delivery(struct broker *broker, const struct delivery *delivery)
+{
+    struct slice topic = SLICE_LITERAL(TOPIC_SCHEDULE), group = SLICE_LITERAL("SCHEDULE_CONSUMER");
+    struct broker_stats_manager *items = broker->item_stats;
+    broker_stats_put_topic(broker->stats, delivery->stats, 1, delivery->bytes, env_monotonic_us(&broker->env) - delivery->started_us);
+    stats_item_add(broker_stats_manager_item(items, STATS_QUEUE_GET, topic, delivery->level - 1, group), 1, delivery->bytes);
+    stats_item_add(broker_stats_manager_item(items, STATS_GROUP_GET, topic, 0, group), 1, delivery->bytes);
+}
+
 static void on_appended(struct append_entry_request *append)
 {
     struct delivery *delivery = (struct delivery *)append;
     struct schedule *schedule = delivery->schedule;
+    if (append->code == 0)
+        count_delivery(schedule->broker, delivery);
+    stats_item_release(delivery->stats);
+    delivery->stats = NULL;
     delivery->next_free = schedule->free_deliveries;
     schedule->free_deliveries = delivery;
     schedule->in_flight--;
@@ -204,10 +224,18 @@ static int deliver(struct schedule *schedule, int level, int64_t offset, struct 
     record.topic = topic->config.name;
     delivery->schedule = schedule;
     delivery->append.done = on_appended;
+    delivery->level = level;
+    delivery->started_us = env_monotonic_us(&broker->env);
+    delivery->stats = broker_stats_manager_item(broker->item_stats, STATS_TOPIC_PUT, topic->config.name, 0, slice_of(NULL, 0));
+    stats_item_hold(delivery->stats);
     int rv = message_append(broker, queue, &record, slice_of(trailer, trailer_size), &delivery->append);
-    if (rv != 0)
+    if (rv != 0) {
+        delivery->append.code = rv;
         on_appended(&delivery->append);
-    return rv;
+        return rv;
+    }
+    delivery->bytes = record.total_size;
+    return 0;
 }
 
 /* ---- reading old records ---- */

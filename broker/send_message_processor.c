@@ -14,6 +14,7 @@
 
 #include "broker/broker.h"
 #include "broker/broker_stats.h"
+#include "broker/broker_stats_manager.h"
 #include "broker/limits.h"
 #include "broker/message_append.h"
 #include "broker/schedule.h"
@@ -40,6 +41,8 @@ struct pending_send {
     uint64_t started_us;
     uint64_t bytes;
     uint32_t messages;
+    struct stats_item *stats; /* of the topic as stored; held */
+    int32_t schedule_queue;   /* that it was stored in, -1 = none */
     int64_t *batch_offsets; /* physical offsets of a batch's members, NULL for a single message */
 };
 
@@ -181,6 +184,9 @@ static struct pending_send *take_pending(struct send_message_processor *sends)
     struct pending_send *pending = sends->free_sends;
     sends->free_sends = pending->next_free;
     sends->pending_count++;
+    pending->batch_offsets = NULL;
+    pending->stats = NULL;
+    pending->schedule_queue = -1;
     return pending;
 }
 
@@ -188,10 +194,19 @@ static void give_pending(struct pending_send *pending)
 {
     struct send_message_processor *sends = pending->sends;
     free(pending->batch_offsets);
+    stats_item_release(pending->stats);
+    pending->stats = NULL;
     pending->batch_offsets = NULL;
     pending->next_free = sends->free_sends;
     sends->free_sends = pending;
     sends->pending_count--;
+}
+
+/* The item is found while the topic's name is at hand; the event counts when it is answered. */
+static void count_for(struct pending_send *pending, struct slice topic)
+{
+    pending->stats = broker_stats_manager_item(pending->sends->broker->item_stats, STATS_TOPIC_PUT, topic, 0, slice_of(NULL, 0));
+    stats_item_hold(pending->stats);
 }
 
 static void answer_success(struct send_message_processor *sends, const struct pending_send *pending)
@@ -226,7 +241,12 @@ static void on_appended(struct append_entry_request *append)
     struct broker *broker = sends->broker;
     if (append->code == 0) {
         answer_success(sends, pending);
-        broker_stats_put(broker->stats, pending->messages, pending->bytes, env_monotonic_us(&broker->env) - pending->started_us);
+        broker_stats_put_topic(broker->stats, pending->stats, pending->messages, pending->bytes,
+                               env_monotonic_us(&broker->env) - pending->started_us);
+        if (pending->schedule_queue >= 0)
+            stats_item_add(broker_stats_manager_item(broker->item_stats, STATS_QUEUE_PUT, SLICE_LITERAL(TOPIC_SCHEDULE), pending->schedule_queue,
+                                                     slice_of(NULL, 0)),
+                           pending->messages, pending->bytes);
     } else {
         refuse_code(broker, &pending->reply_to, append->code);
     }
@@ -367,6 +387,7 @@ static void send_batch(struct send_message_processor *sends, const struct send_c
     pending->started_us = context->started_us;
     pending->bytes = 0;
     pending->messages = count;
+    count_for(pending, topic->config.name);
 
     cursor = cursor_of(context->body);
     for (uint32_t i = 0; i < count; i++) {
@@ -524,6 +545,23 @@ static void send_one(struct send_message_processor *sends, struct send_context *
     pending->started_us = context->started_us;
     pending->bytes = record.total_size;
     pending->messages = 1;
+    pending->schedule_queue = level > 0 ? stored_queue : -1;
+    count_for(pending, stored->config.name);
+}
+
+static void send_reply(struct send_message_processor *sends, const struct send_context *context, struct topic_entry *topic, int32_t queue_id)
+{
+    struct slice tail = buffer_slice(&sends->tail);
+    reply_message_send(sends->broker, &(struct reply_send){
+                                          .reply_to = &context->reply_to,
+                                          .peer = &context->peer,
+                                          .header = &context->header,
+                                          .body = context->body,
+                                          .topic = topic,
+                                          .queue_id = queue_id,
+                                          .cluster_tail = slice_of(tail.data, sends->cluster_tail_size),
+                                          .region_tail = slice_of(tail.data + sends->cluster_tail_size, tail.size - sends->cluster_tail_size),
+                                      });
 }
 
 /* With the topic as TopicConfig#toString shows it. */
