@@ -64,6 +64,7 @@ struct broker_config {
     int32_t max_message_size;
     int64_t start_accept_send_request_time_stamp;
     bool trace_on;
+    bool store_reply_message_enable;
     const char *message_delay_level; /* text; parsed below */
 
     /* ---- transactions ---- */

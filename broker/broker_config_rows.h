@@ -73,6 +73,7 @@ static const struct config_row rows[] = {
 
     /* ---- sends ---- */
     INT("maxMessageSize", max_message_size, "4194304", 1024, 4194304, "largest message body in bytes"),
+    LIVE_BOOL("storeReplyMessageEnable", store_reply_message_enable, "true", "replies (request-reply) are also stored in their topic"),
     LIVE_LONG("startAcceptSendRequestTimeStamp", start_accept_send_request_time_stamp, "0", 0, INT64_MAX, "no sends before this time (Unix ms)"),
     BOOL("traceOn", trace_on, "true", "TRACE_ON of send answers and stored messages"),
     TEXT("messageDelayLevel", message_delay_level, "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
@@ -139,7 +140,6 @@ static const struct config_row rows[] = {
     UNBUILT("enableConsumeQueueExt", CONFIG_BOOL, "false", "false", NO_SQL),
     INERT("mappedFileSizeConsumeQueueExt", CONFIG_INT, "50331648", NO_SQL),
     INERT("bitMapLengthConsumeQueueExt", CONFIG_INT, "64", NO_SQL),
-    UNBUILT("storeReplyMessageEnable", CONFIG_BOOL, "true", "false", "request-reply is not built yet"),
     INERT("deleteWhen", CONFIG_TEXT, "04", NO_RETENTION),
     LIVE_INT("fileReservedTime", file_reserved_time, "72", 1, 876000,
              "hours until a half message that nobody settles is given up; " NO_RETENTION),

@@ -30,6 +30,13 @@ struct client_registry_connection {
     UT_hash_handle hh;
 };
 
+/* The producer channels of one client id: several groups, and old connections that are not seen to be gone yet. */
+struct client_producer {
+    char *client_id;
+    struct client_channel *channels; /* walk with producer_next */
+    UT_hash_handle hh;
+};
+
 struct client_registry_timers {
     struct broker *broker; /* NULL when closed */
     uv_timer_t scan;
@@ -82,6 +89,61 @@ struct client_channel *client_registry_channel(struct client_group *group, struc
     while (channel != NULL && !slice_equal_text(client_id, channel->client_id))
         channel = channel->group_next;
     return channel;
+}
+
+struct client_channel *client_registry_producer(struct client_registry *registry, struct slice client_id)
+{
+    struct client_producer *producer = NULL;
+    struct client_channel *newest = NULL;
+    if (client_id.size > 0)
+        HASH_FIND(hh, registry->producer_clients, client_id.data, client_id.size, producer);
+    for (struct client_channel *channel = producer == NULL ? NULL : producer->channels; channel != NULL; channel = channel->producer_next) {
+        if (newest == NULL || channel->last_update_us > newest->last_update_us)
+            newest = channel;
+    }
+    return newest;
+}
+
+/* False: no memory; the client's replies then find no channel. */
+static bool producer_add(struct client_registry *registry, struct client_channel *channel)
+{
+    struct client_producer *producer;
+    size_t size = strlen(channel->client_id);
+    HASH_FIND(hh, registry->producer_clients, channel->client_id, size, producer);
+    if (producer == NULL) {
+        producer = calloc(1, sizeof *producer);
+        if (producer == NULL || (producer->client_id = strdup(channel->client_id)) == NULL) {
+            free(producer);
+            return false;
+        }
+        HASH_ADD_KEYPTR(hh, registry->producer_clients, producer->client_id, size, producer);
+    }
+    channel->producer = producer;
+    channel->producer_previous = NULL;
+    channel->producer_next = producer->channels;
+    if (producer->channels != NULL)
+        producer->channels->producer_previous = channel;
+    producer->channels = channel;
+    return true;
+}
+
+static void producer_remove(struct client_registry *registry, struct client_channel *channel)
+{
+    struct client_producer *producer = channel->producer;
+    if (producer == NULL)
+        return;
+    if (channel->producer_previous != NULL)
+        channel->producer_previous->producer_next = channel->producer_next;
+    else
+        producer->channels = channel->producer_next;
+    if (channel->producer_next != NULL)
+        channel->producer_next->producer_previous = channel->producer_previous;
+    channel->producer = NULL;
+    if (producer->channels == NULL) {
+        HASH_DEL(registry->producer_clients, producer);
+        free(producer->client_id);
+        free(producer);
+    }
 }
 
 static struct client_group *group_make(struct client_registry *registry, bool consumer, struct slice name)
@@ -292,6 +354,8 @@ static struct client_channel *channel_make(struct client_registry *registry, str
     connection->channels = channel;
     group->channel_count++;
     registry->channel_count++;
+    if (!group->consumer)
+        (void)producer_add(registry, channel);
     return channel;
 }
 
@@ -316,6 +380,7 @@ static void channel_drop(struct broker *broker, struct client_channel *channel)
         channel->connection_next->connection_previous = channel->connection_previous;
     group->channel_count--;
     registry->channel_count--;
+    producer_remove(registry, channel);
     free(channel->client_id);
     free(channel);
     if (connection->channels == NULL) {
@@ -408,6 +473,10 @@ static struct client_channel *bind_channel(struct broker *broker, const struct r
         if (text != NULL) {
             free(channel->client_id);
             channel->client_id = text;
+            if (!consumer) {
+                producer_remove(registry, channel);
+                (void)producer_add(registry, channel);
+            }
         }
     }
     channel->language = request->command->language;

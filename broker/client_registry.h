@@ -36,6 +36,8 @@ struct client_channel {
     struct client_group *group; /* private from here: list of the group, list of the connection */
     struct client_channel *group_next, *group_previous;
     struct client_channel *connection_next, *connection_previous;
+    struct client_producer *producer; /* of a producer group: its client */
+    struct client_channel *producer_next, *producer_previous;
 };
 
 /* What a consumer group subscribes to in one topic. */
@@ -66,6 +68,7 @@ struct client_group {
 struct client_registry {
     struct client_group *consumers; /* uthash by name */
     struct client_group *producers;
+    struct client_producer *producer_clients; /* private: uthash by client id */
     struct client_registry_connection *connections; /* private: uthash by connection id */
     uint32_t consumer_group_count;
     uint32_t producer_group_count;
@@ -94,6 +97,9 @@ struct client_group *client_registry_producer_group(struct client_registry *regi
 struct client_subscription *client_registry_subscription(struct client_group *group, struct slice topic);
 /* First channel of that client in a group; NULL when it is not connected. */
 struct client_channel *client_registry_channel(struct client_group *group, struct slice client_id);
+
+/* ProducerManager#findChannel: the channel of a client that is a producer of any group, the one heard of last; NULL when it is not connected. */
+struct client_channel *client_registry_producer(struct client_registry *registry, struct slice client_id);
 
 /* "JAVA", "GO", ... */
 const char *client_channel_language(const struct client_channel *channel);

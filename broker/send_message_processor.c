@@ -23,6 +23,7 @@
 #include "broker/topic_config.h"
 #include "broker/transaction.h"
 #include "proto/headers.h"
+#include "proto/request_code.h"
 #include "proto/response_code.h"
 #include "proto/topic_validator.h"
 
@@ -122,7 +123,7 @@ uint32_t send_message_processor_pending(const struct send_message_processor *sen
 /* ---- answers ---- */
 
 /* Every answer to a send carries these two, errors too: Go takes a missing TRACE_ON for "off". */
-static void write_region(struct broker *broker, struct remoting_writer *writer)
+void send_message_write_region(struct broker *broker, struct remoting_writer *writer)
 {
     remoting_writer_ext_text(writer, "MSG_REGION", broker->config.region_id);
     remoting_writer_ext_text(writer, "TRACE_ON", broker->config.trace_on ? "true" : "false");
@@ -143,7 +144,7 @@ static void refuse(struct broker *broker, const struct reply_to *to, int32_t cod
     va_end(args);
     if (!reply_begin(broker, to, &writer, code, remark))
         return;
-    write_region(broker, &writer);
+    send_message_write_region(broker, &writer);
     reply_end(broker, to, &writer);
 }
 
@@ -230,7 +231,7 @@ static void answer_success(struct send_message_processor *sends, const struct pe
     }
     remoting_writer_ext_i64(&writer, "queueId", pending->queue_id);
     remoting_writer_ext_i64(&writer, "queueOffset", pending->queue_offset);
-    write_region(broker, &writer);
+    send_message_write_region(broker, &writer);
     reply_end(broker, &pending->reply_to, &writer);
 }
 
@@ -624,7 +625,9 @@ static void run_send(struct broker *broker, struct send_context *context)
     }
     if (queue_id < 0)
         queue_id = write_queues <= 0 ? 0 : (int32_t)(env_random(&broker->env) % (uint64_t)write_queues);
-    if (header->batch)
+    if (to->code == REQUEST_SEND_REPLY_MESSAGE || to->code == REQUEST_SEND_REPLY_MESSAGE_V2)
+        send_reply(broker->sends, context, topic, queue_id);
+    else if (header->batch)
         send_batch(broker->sends, context, topic, queue_id);
     else
         send_one(broker->sends, context, topic, queue_id);
@@ -651,6 +654,8 @@ const struct processor_row send_message_processor_rows[] = {
     {10, "SEND_MESSAGE", send_message, PROCESSOR_FORWARD},
     {310, "SEND_MESSAGE_V2", send_message, PROCESSOR_FORWARD},
     {320, "SEND_BATCH_MESSAGE", send_message, PROCESSOR_FORWARD},
+    {REQUEST_SEND_REPLY_MESSAGE, "SEND_REPLY_MESSAGE", send_message, PROCESSOR_FORWARD},
+    {REQUEST_SEND_REPLY_MESSAGE_V2, "SEND_REPLY_MESSAGE_V2", send_message, PROCESSOR_FORWARD},
     {36, "CONSUMER_SEND_MSG_BACK", consumer_send_msg_back, PROCESSOR_FORWARD},
     {0, NULL, NULL, 0},
 };
