@@ -20,6 +20,7 @@
 #include "proto/topic_list.h"
 #include "proto/topic_stats_table.h"
 #include "proto/topic_validator.h"
+#include "store/log_sink.h"
 
 #define SLICE_ARG(slice) (int)(slice).size, (const char *)(slice).data
 
@@ -143,6 +144,75 @@ static void delete_topic(struct broker *broker, struct request *request)
     if (entry != NULL)
         entry->deleting = true;
     reply_after_record(broker, &request->reply_to, &record, deletion_settled, name);
+}
+
+/* ---- cleaning ---- */
+
+struct cleaning {
+    struct broker *broker;
+    char **topics;
+    size_t count, capacity;
+    bool failed;
+};
+
+static void note_if_unused(void *argument, struct consume_queue *queue)
+{
+    struct cleaning *cleaning = argument;
+    struct slice topic = slice_of_text(queue->topic);
+    if (cleaning->failed || is_system(cleaning->broker, topic) || topic_config_find(cleaning->broker->topics, topic) != NULL ||
+        topic_config_is_coming(cleaning->broker->topics, topic) || (cleaning->count > 0 && strcmp(cleaning->topics[cleaning->count - 1], queue->topic) == 0))
+        return;
+    if (cleaning->count == cleaning->capacity) {
+        size_t capacity = cleaning->capacity == 0 ? 16 : 2 * cleaning->capacity;
+        char **topics = realloc(cleaning->topics, capacity * sizeof *topics);
+        if (topics == NULL) {
+            cleaning->failed = true;
+            return;
+        }
+        cleaning->topics = topics;
+        cleaning->capacity = capacity;
+    }
+    char *copy = strdup(queue->topic);
+    if (copy == NULL)
+        cleaning->failed = true;
+    else
+        cleaning->topics[cleaning->count++] = copy;
+}
+
+/* 306 and 316. A topic's queues go where its deletion stands in the log, so only files that could not be removed then are found here. Each node cleans its
+ * own, once all it knows to be committed is applied: before, a queue may be of a topic whose deletion is still to come. */
+static void clean_queues(struct broker *broker, struct request *request)
+{
+    struct dledger_state state;
+    dledger_commit_log_state(broker->log, &state);
+    if (state.applied_index != state.commit_index || state.leader < 0) {
+        reply_simple(broker, &request->reply_to, RESPONSE_SERVICE_NOT_AVAILABLE, "this node has not applied all of the log yet, or hears no leader");
+        return;
+    }
+    struct cleaning cleaning = {.broker = broker};
+    int code = 0;
+    message_store_each_queue(&broker->store, note_if_unused, &cleaning);
+    for (size_t i = 0; i < cleaning.count; i++) {
+        int rv = message_store_delete_topic(&broker->store, slice_of_text(cleaning.topics[i]));
+        LOG_INFO("queues of topic %s, which does not exist, are removed: %s", cleaning.topics[i], error_text(rv));
+        if (rv != 0)
+            code = rv;
+        free(cleaning.topics[i]);
+    }
+    free(cleaning.topics);
+    if (cleaning.failed)
+        code = ERROR_NO_MEMORY;
+    if (code == 0 && state.begin_position > 0)
+        code = message_store_trim(&broker->store, broker->store.log.min_offset(broker->store.log.context));
+    if (code == 0)
+        reply_simple(broker, &request->reply_to, RESPONSE_SUCCESS, NULL);
+    else
+        reply_simple(broker, &request->reply_to, RESPONSE_SYSTEM_ERROR, "queue files could not be removed: %s", error_text(code));
+}
+
+static void delete_expired_commit_log(struct broker *broker, struct request *request)
+{
+    reply_simple(broker, &request->reply_to, RESPONSE_SYSTEM_ERROR, "nothing was deleted: this broker keeps the whole log, retention is not built yet");
 }
 
 /* ---- questions ---- */
@@ -287,6 +357,9 @@ static void get_offset(struct broker *broker, struct request *request)
 const struct processor_row admin_topic_processor_rows[] = {
     {REQUEST_UPDATE_AND_CREATE_TOPIC, "UPDATE_AND_CREATE_TOPIC", update_and_create_topic, PROCESSOR_FORWARD},
     {REQUEST_DELETE_TOPIC_IN_BROKER, "DELETE_TOPIC_IN_BROKER", delete_topic, PROCESSOR_FORWARD},
+    {REQUEST_CLEAN_EXPIRED_CONSUMEQUEUE, "CLEAN_EXPIRED_CONSUMEQUEUE", clean_queues, 0},
+    {REQUEST_CLEAN_UNUSED_TOPIC, "CLEAN_UNUSED_TOPIC", clean_queues, 0},
+    {REQUEST_DELETE_EXPIRED_COMMITLOG, "DELETE_EXPIRED_COMMITLOG", delete_expired_commit_log, 0},
     {REQUEST_GET_ALL_TOPIC_CONFIG, "GET_ALL_TOPIC_CONFIG", get_all_topic_config, 0},
     {REQUEST_GET_TOPIC_CONFIG, "GET_TOPIC_CONFIG", get_topic_config, 0},
     {REQUEST_GET_TOPIC_STATS_INFO, "GET_TOPIC_STATS_INFO", get_topic_stats, 0},
