@@ -36,8 +36,8 @@ def frame(header, body=b"", serialize_type=0):
     return struct.pack(">iI", 4 + len(raw) + len(body), (serialize_type << 24) | len(raw)) + raw + body
 
 
-def request_frame(code, ext=None, body=b"", opaque=1, flag=0):
-    header = {"code": code, "flag": flag, "language": "JAVA", "opaque": opaque, "version": 409}
+def request_frame(code, ext=None, body=b"", opaque=1, flag=0, language="JAVA", version=409):
+    header = {"code": code, "flag": flag, "language": language, "opaque": opaque, "version": version}
     if ext is not None:
         header["extFields"] = {name: text(value) for name, value in ext.items() if value is not None}
     return frame(header, body)
@@ -57,12 +57,14 @@ def split_address(address):
 class Connection:
     """One connection; answers are matched by opaque. Raises OSError (ConnectionError, TimeoutError) when it is gone or silent."""
 
-    def __init__(self, address, timeout=3.0):
+    def __init__(self, address, timeout=3.0, language="JAVA", version=409):
+        self.language, self.version = language, version
         self.socket = socket.create_connection(split_address(address), timeout=timeout)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.timeout = timeout
         self.buffer = bytearray()
         self.answers = {}
+        self.requests = []  # of the broker, not taken yet
         self.opaque = 0
 
     def close(self):
@@ -76,7 +78,7 @@ class Connection:
 
     def send(self, code, ext=None, body=b"", oneway=False):
         self.opaque += 1
-        self.send_raw(request_frame(code, ext, body, self.opaque, 2 if oneway else 0))
+        self.send_raw(request_frame(code, ext, body, self.opaque, 2 if oneway else 0, self.language, self.version))
         return self.opaque
 
     def send_raw(self, data):
@@ -116,6 +118,8 @@ class Connection:
             for answer in self.frames():
                 if answer.flag & 1:
                     self.answers[answer.opaque] = answer
+                else:
+                    self.requests.append(answer)
             if opaque in self.answers:
                 break
             left = deadline - time.monotonic()
@@ -126,6 +130,30 @@ class Connection:
 
     def request(self, code, ext=None, body=b"", timeout=None):
         return self.answer(self.send(code, ext, body), timeout)
+
+    def next_request(self, code, timeout=None):
+        """The next request with that code that the broker sends us; others before it are dropped."""
+        deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
+        while True:
+            for answer in self.frames():
+                if answer.flag & 1:
+                    self.answers[answer.opaque] = answer
+                else:
+                    self.requests.append(answer)
+            while self.requests:
+                request = self.requests.pop(0)
+                if request.code == code:
+                    return request
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(f"no request {code}")
+            self.receive_some(left)
+
+    def respond(self, request, code=0, body=b"", remark=None):
+        header = {"code": code, "flag": 1, "language": "JAVA", "opaque": request.opaque, "version": 409}
+        if remark is not None:
+            header["remark"] = remark
+        self.send_raw(frame(header, body))
 
     def closed_by_peer(self, timeout=5.0):
         """True when the peer closes within the time, whatever it sends before."""
