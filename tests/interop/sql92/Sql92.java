@@ -10,7 +10,7 @@ import org.apache.rocketmq.filter.FilterFactory;
 import org.apache.rocketmq.filter.expression.EvaluationContext;
 import org.apache.rocketmq.filter.expression.Expression;
 
-/** Reads lines "HEX-EXPRESSION HEX-PROPERTIES" and answers each as sql92_judge does, with RocketMQ's filter: "1" or "0", or "E " and the error's first line. */
+/** What sql92_judge.c does, with RocketMQ's filter: reads lines "HEX-EXPRESSION HEX-PROPERTIES", answers each with "1", "0" or "E " and an error's first line. */
 public class Sql92 {
     private record Properties(Map<String, String> map) implements EvaluationContext {
         @Override

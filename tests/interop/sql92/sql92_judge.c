@@ -1,6 +1,6 @@
-/* Reads lines "HEX-EXPRESSION HEX-PROPERTIES" from standard input and answers each with a line: "1" when the properties match, "0" when
- * they do not, "E " and the first line of the error when the expression does not compile. Sql92.java does the same with
- * RocketMQ's filter.
+/* Reads lines "HEX-EXPRESSION HEX-PROPERTIES" from standard input and answers each with a line: "1" when the
+ * properties match, "0" when they do not, "E " and the first line of the error when the expression does not
+ * compile. Sql92.java does the same with RocketMQ's filter.
  *
  *     sql92_judge --time     says instead how long a match takes
  */
@@ -12,17 +12,19 @@
 
 #define TIMED_MATCHES 2000000u
 
+static int digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
 /* Decodes in place up to a blank or the line's end. */
 static struct slice decode(char **at)
 {
     uint8_t *out = (uint8_t *)*at;
     size_t size = 0;
-    unsigned byte;
 
-    while (sscanf(*at, "%2x", &byte) == 1 && (*at)[0] != ' ' && (*at)[0] != '\n') {
-        out[size++] = (uint8_t)byte;
-        *at += 2;
-    }
+    for (; digit((*at)[0]) >= 0 && digit((*at)[1]) >= 0; *at += 2)
+        out[size++] = (uint8_t)(digit((*at)[0]) << 4 | digit((*at)[1]));
     *at += **at == ' ';
     return slice_of(out, size);
 }
@@ -74,9 +76,10 @@ int main(int argc, char **argv)
     size_t capacity = 0;
 
     if (argc > 1 && strcmp(argv[1], "--time") == 0) {
-        struct slice properties = SLICE_LITERAL("KEYS\1Order-4711\2UNIQ_KEY\1"
-                                                "7F00000100002A9F0000000000000001\2WAIT\1true\2TAGS\1TagA\2a\1"
-                                                "5\2b\1y");
+        struct slice properties =
+            SLICE_LITERAL("KEYS\1Order-4711\2UNIQ_KEY\1"
+                          "7F00000100002A9F0000000000000001\2WAIT\1true\2TAGS\1TagA\2a\1"
+                          "5\2b\1y");
         for (size_t i = 0; i < sizeof timed / sizeof timed[0]; i++)
             take_time(timed[i], properties);
         return 0;
