@@ -133,10 +133,12 @@ static void on_appended(struct append_entry_request *append)
     struct end_transaction *waiting = end->waiting;
     int code = append->code;
     HASH_DEL(transaction_ends(end->broker->transactions)->by_half, end);
-    if (code == 0)
+    if (code == 0) {
         finish(end, RESPONSE_SUCCESS, NULL);
-    else
+    } else {
+        transaction_append_failed(end->broker, append, end->half_offset);
         finish_code(end, code);
+    }
     while (waiting != NULL) {
         struct end_transaction *next = waiting->next;
         if (code == 0)

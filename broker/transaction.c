@@ -102,6 +102,15 @@ int transaction_append_mark(struct broker *broker, int64_t half_offset, struct s
     return message_append(broker, queue, &record, trailer, request);
 }
 
+void transaction_append_failed(struct broker *broker, const struct append_entry_request *append, int64_t half_offset)
+{
+    struct dledger_state state;
+    struct half *half = half_set_find(&broker->metadata->halves, half_offset);
+    dledger_commit_log_state(broker->log, &state);
+    if (half != NULL && state.last_index < (int64_t)append->index)
+        half->settling = false;
+}
+
 struct end_transactions *transaction_ends(struct transaction *transaction)
 {
     return transaction->ends;
@@ -147,7 +156,10 @@ static void step(struct check_job *job);
 
 static void on_appended(struct append_entry_request *append)
 {
-    end_job((struct check_job *)append);
+    struct check_job *job = (struct check_job *)append;
+    if (append->code != 0)
+        transaction_append_failed(job->transaction->broker, append, job->offset);
+    end_job(job);
 }
 
 static void on_noted(struct broker *broker, void *context, int code)

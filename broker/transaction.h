@@ -37,6 +37,9 @@ size_t transaction_trailer(int64_t half_offset, bool rolled_back, uint8_t out[TR
 /* Appends the mark that Java's tools look for (topic RMQ_SYS_TRANS_OP_HALF_TOPIC, tag d). trailer: empty when another entry settles the half. Returns
  * as message_append. */
 int transaction_append_mark(struct broker *broker, int64_t half_offset, struct slice trailer, struct append_entry_request *request);
+/* An append that was to settle the half has failed. If its entry never reached the log (no room, leadership being handed over) the half is free for
+ * the next decision; else that entry may still commit, and only apply or another leader frees it. */
+void transaction_append_failed(struct broker *broker, const struct append_entry_request *append, int64_t half_offset);
 
 /* The ends that are under way; belongs to end_transaction_processor.c. */
 struct end_transactions *transaction_ends(struct transaction *transaction);
