@@ -202,9 +202,10 @@ int index_file_open(struct index_file **out, struct env *env, const char *path, 
     read_header(file);
     if (file->count > file->entries)
         file->count = file->entries;
-    /* What another process left may be in the page cache only. */
+    /* What another process left may be in the page cache only, its name too. */
     file->synced = 1;
     file->slots_dirty = true;
+    file->dir_dirty = true;
     *out = file;
     return 0;
 

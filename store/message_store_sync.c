@@ -158,8 +158,6 @@ int message_store_sync_begin(struct message_store *store, struct message_store_s
     }
     if (fits && new_names)
         fits = add_dir(job, table->dir, strlen(table->dir));
-    if (fits && table->dir_dirty)
-        fits = add_dir(job, table->dir, (size_t)(strrchr(table->dir, '/') - table->dir));
     if (store->index != NULL) {
         struct index_service *index = store->index;
         bool index_names = false;
@@ -169,9 +167,11 @@ int message_store_sync_begin(struct message_store *store, struct message_store_s
         }
         if (fits && index_names)
             fits = add_dir(job, index->dir, strlen(index->dir));
-        if (fits && index->was_missing)
-            fits = add_dir(job, table->dir, (size_t)(strrchr(table->dir, '/') - table->dir));
+        new_names = new_names || index_names;
     }
+    /* The two directories are as new as the first file in them, which a process before this one may have made without living to sync them. */
+    if (fits && new_names)
+        fits = add_dir(job, table->dir, (size_t)(strrchr(table->dir, '/') - table->dir));
     if (!fits) {
         release_job(job);
         return ERROR_NO_MEMORY;
