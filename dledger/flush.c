@@ -1,8 +1,12 @@
 #include "dledger/flush.h"
 
+#include <sys/eventfd.h>
+#include <unistd.h>
+
 static void *flush_main(void *argument)
 {
     struct flush *flush = argument;
+    const uint64_t one = 1;
 
     pthread_mutex_lock(&flush->mutex);
     for (;;) {
@@ -15,31 +19,48 @@ static void *flush_main(void *argument)
         ledger_sync_run(job);
         pthread_mutex_lock(&flush->mutex);
         flush->job = NULL;
-        uv_async_send(&flush->async);
+        pthread_mutex_unlock(&flush->mutex);
+        /* Told without the lock, since the loop may hand over the next job at once. A counter that is full has been told already. */
+        ssize_t told = write(flush->done_fd, &one, sizeof one);
+        (void)told;
+        pthread_mutex_lock(&flush->mutex);
     }
     pthread_mutex_unlock(&flush->mutex);
     return NULL;
 }
 
-static void on_async(uv_async_t *async)
+static void on_done(uv_poll_t *poll, int status, int events)
 {
-    struct flush *flush = async->data;
-    flush->done(flush);
+    struct flush *flush = poll->data;
+    uint64_t count;
+
+    (void)status;
+    (void)events;
+    if (read(flush->done_fd, &count, sizeof count) == (ssize_t)sizeof count)
+        flush->done(flush);
 }
 
 int flush_open(struct flush *flush, uv_loop_t *loop, void (*done)(struct flush *flush), void *context)
 {
     *flush = (struct flush){.done = done, .context = context};
-    pthread_mutex_init(&flush->mutex, NULL);
-    pthread_cond_init(&flush->wake, NULL);
-    if (uv_async_init(loop, &flush->async, on_async) != 0)
+    flush->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (flush->done_fd < 0)
         return ERROR_NO_MEMORY;
-    flush->async.data = flush;
-    uv_unref((uv_handle_t *)&flush->async);
-    if (pthread_create(&flush->thread, NULL, flush_main, flush) != 0) {
-        uv_close((uv_handle_t *)&flush->async, NULL);
+    if (uv_poll_init(loop, &flush->poll, flush->done_fd) != 0) {
+        close(flush->done_fd);
         return ERROR_NO_MEMORY;
     }
+    flush->poll.data = flush;
+    pthread_mutex_init(&flush->mutex, NULL);
+    pthread_cond_init(&flush->wake, NULL);
+    if (uv_poll_start(&flush->poll, UV_READABLE, on_done) != 0 || pthread_create(&flush->thread, NULL, flush_main, flush) != 0) {
+        pthread_cond_destroy(&flush->wake);
+        pthread_mutex_destroy(&flush->mutex);
+        uv_close((uv_handle_t *)&flush->poll, NULL);
+        close(flush->done_fd);
+        return ERROR_NO_MEMORY;
+    }
+    uv_unref((uv_handle_t *)&flush->poll);
     return 0;
 }
 
@@ -47,8 +68,8 @@ void flush_submit(struct flush *flush, struct ledger_sync *job)
 {
     pthread_mutex_lock(&flush->mutex);
     flush->job = job;
-    pthread_cond_signal(&flush->wake);
     pthread_mutex_unlock(&flush->mutex);
+    pthread_cond_signal(&flush->wake);
 }
 
 void flush_close(struct flush *flush, uv_close_cb closed)
@@ -60,5 +81,7 @@ void flush_close(struct flush *flush, uv_close_cb closed)
     pthread_join(flush->thread, NULL);
     pthread_cond_destroy(&flush->wake);
     pthread_mutex_destroy(&flush->mutex);
-    uv_close((uv_handle_t *)&flush->async, closed);
+    uv_poll_stop(&flush->poll);
+    close(flush->done_fd);
+    uv_close((uv_handle_t *)&flush->poll, closed);
 }

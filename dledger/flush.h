@@ -15,7 +15,8 @@ struct flush {
     pthread_cond_t wake;
     struct ledger_sync *job; /* under mutex; NULL = idle */
     bool quit;               /* under mutex */
-    uv_async_t async;
+    int done_fd; /* eventfd: a uv_async_t would let the loop spin until the thread has left uv_async_send(), which costs a core's time when both are busy */
+    uv_poll_t poll;
     void (*done)(struct flush *flush); /* on the loop, after each job */
     void *context;
 };
@@ -24,7 +25,7 @@ struct flush {
 int flush_open(struct flush *flush, uv_loop_t *loop, void (*done)(struct flush *flush), void *context);
 /* job stays the caller's and must not be touched until done. */
 void flush_submit(struct flush *flush, struct ledger_sync *job);
-/* Joins the thread; the handle is closed by the loop afterwards. */
+/* Joins the thread; the handle (data = flush) is closed by the loop afterwards. */
 void flush_close(struct flush *flush, uv_close_cb closed);
 
 #endif

@@ -252,6 +252,7 @@ int replica_open(struct replica *replica, struct env *env, const struct dledger_
     if (rv != 0)
         goto close_votes;
     /* What was proved committed: by the checkpoint, or by the claim that entries carry. */
+    replica->checkpoint_committed = replica->checkpoint.present ? replica->checkpoint.committed_index : -1;
     replica->lost_committed = recovery.claim_index > replica->ledger.last_index;
     replica->checkpoint.committed_index = replica->lost_committed ? replica->ledger.last_index : recovery.claim_index;
     *view = (struct log_view){replica, view_min_offset, view_committed_offset, view_at, view_read};
@@ -264,7 +265,8 @@ close_ledger:
     return rv;
 }
 
-/* Newest configuration entry at or below committed. */
+/* Newest configuration entry at or below committed. The checkpoint holds the newest one of all that had been applied when it was made, so only
+ * entries behind both are looked at: a start does not read the whole log for it. */
 static int find_configuration(struct replica *replica, raft_index committed, struct error *error)
 {
     const struct checkpoint *checkpoint = &replica->checkpoint;
@@ -276,6 +278,8 @@ static int find_configuration(struct replica *replica, raft_index committed, str
         replica->configuration_index = checkpoint->configuration_index + 1;
         buffer_append(&replica->configuration, checkpoint->configuration, checkpoint->configuration_size);
         from = replica->configuration_index + 1;
+        if ((int64_t)from < replica->checkpoint_committed + 2)
+            from = (raft_index)(replica->checkpoint_committed + 2);
     }
     for (raft_index i = from; i <= committed; i++) {
         struct ledger_entry entry;
@@ -736,7 +740,9 @@ void replica_append(struct replica *replica, enum ledger_entry_kind kind, struct
         request->index = index - 1;
         request->term = entry.term;
         request->position = (int64_t)entry.position;
-        request->deadline_us = now_us(replica) + replica->options.max_wait_ms * 1000ull;
+        if (replica->gather_count == 1)
+            replica->gather_started_us = now_us(replica); /* one look at the clock for all that gathers with it */
+        request->deadline_us = replica->gather_started_us + replica->options.max_wait_ms * 1000ull;
         pending_add(replica, request);
     }
 }

@@ -90,6 +90,7 @@ struct replica {
     bool stopping;
     struct error failure;
 
+    int64_t checkpoint_committed; /* DLedger index that the loaded checkpoint vouched for, -1 = none */
     struct checkpoint checkpoint; /* newest contents, saved from time to time */
     bool checkpoint_dirty;
     uint64_t checkpoint_due_us;
@@ -107,6 +108,7 @@ struct replica {
     /* gathered, not yet submitted */
     struct buffer gather;
     uint32_t gather_count;
+    uint64_t gather_started_us;
     uint64_t gather_end;   /* position behind the last gathered entry */
     uint32_t gather_chain;
     size_t reserved_size;  /* bytes of the reserved entry (header included), 0 = none */
