@@ -1,7 +1,6 @@
 #include "broker/cold_read.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <stdlib.h>
 
 #include "broker/broker.h"
@@ -35,23 +34,41 @@ bool cold_read_needed(struct broker *broker, int64_t physical_offset)
     return log->committed_offset(log->context) - physical_offset > (int64_t)LIMIT_HOT_BYTES;
 }
 
-/* Pool thread. */
+/* Pool thread. The files stay because they are pinned; the list of files may change meanwhile and is not looked at. */
 static void run(uv_work_t *work)
 {
     struct cold_read *read = work->data;
-    const struct log_view *log = &read->reader->broker->store.log;
     size_t at = 0;
-    if (read->bytes == NULL) {
-        read->code = ERROR_NO_MEMORY;
-        return;
+    for (uint32_t i = 0; i < read->count && read->code == 0; i++) {
+        struct mapped_file *file = read->items[i].pinned;
+        uint32_t size = read->items[i].size;
+        ssize_t got = env_read(&read->reader->broker->env, file->file, read->bytes + at, size,
+                               (uint64_t)read->items[i].physical_offset - file->start);
+        if (got < 0 || (size_t)got != size)
+            read->code = ERROR_IO;
+        at += size;
     }
-    for (uint32_t i = 0; i < read->count; i++) {
-        int rv = log->read(log->context, read->items[i].physical_offset, read->bytes + at, read->items[i].size);
-        if (rv != 0) {
-            read->code = rv == -ENOENT ? ERROR_NOT_FOUND : ERROR_IO;
-            return;
-        }
-        at += read->items[i].size;
+}
+
+static void unpin(struct cold_read *read)
+{
+    for (uint32_t i = 0; i < read->count && read->items[i].pinned != NULL; i++) {
+        dledger_commit_log_unpin(read->reader->broker->log, read->items[i].pinned);
+        read->items[i].pinned = NULL;
+    }
+}
+
+/* What the pool needs: memory, and files that do not go. */
+static void prepare(struct cold_read *read)
+{
+    read->bytes = malloc(read->size == 0 ? 1 : read->size);
+    if (read->bytes == NULL)
+        read->code = ERROR_NO_MEMORY;
+    for (uint32_t i = 0; i < read->count; i++)
+        read->items[i].pinned = NULL;
+    for (uint32_t i = 0; i < read->count && read->code == 0; i++) {
+        if (dledger_commit_log_pin(read->reader->broker->log, read->items[i].physical_offset, read->items[i].size, &read->items[i].pinned) == NULL)
+            read->code = ERROR_NOT_FOUND;
     }
 }
 
@@ -65,7 +82,7 @@ static void start_next(struct cold_reader *reader)
         reader->waiting_count--;
         reader->running++;
         /* Only those at the pool have memory: LIMIT_COLD_WAITING of them would be too much. */
-        read->bytes = malloc(read->size == 0 ? 1 : read->size);
+        prepare(read);
         read->work.data = read;
         int rv = uv_queue_work(reader->broker->loop, &read->work, run, after);
         assert(rv == 0); /* it only fails without a work callback */
@@ -77,6 +94,7 @@ static void after(uv_work_t *work, int status)
     struct cold_read *read = work->data;
     struct cold_reader *reader = read->reader;
     reader->running--;
+    unpin(read);
     read->done(reader->broker, read, status != 0 || reader->stopped ? ERROR_STOPPED : read->code);
     start_next(reader);
     if (reader->stopped && reader->running == 0 && reader->idle != NULL) {

@@ -20,6 +20,7 @@ struct cold_read {
     struct {
         int64_t physical_offset;
         uint32_t size;
+        struct mapped_file *pinned; /* private */
     } items[GET_MESSAGE_BATCH_MAX];
     /* Called once, from the loop, never inside cold_read_start. code 0: bytes[0, size) hold the items back to back; ERROR_NOT_FOUND: no longer
      * retained; ERROR_IO, ERROR_NO_MEMORY, ERROR_STOPPED. The caller frees with cold_read_free. */

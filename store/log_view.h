@@ -14,7 +14,7 @@ struct log_view {
     int64_t (*committed_offset)(void *context); /* end of the committed bytes */
     /* Pointer into the mapping, valid until control returns to the loop; NULL when not readable. May fault pages in: use for recent data. */
     const uint8_t *(*at)(void *context, int64_t offset, size_t size);
-    /* Copies; blocks on a cold page. 0 or a negative errno (-ENOENT: outside the committed log). Safe on a pool thread. */
+    /* Copies; blocks on a cold page. 0 or a negative errno (-ENOENT: outside the committed log). */
     int (*read)(void *context, int64_t offset, void *out, size_t size);
 };
 
