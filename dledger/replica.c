@@ -1327,6 +1327,8 @@ bool replica_turn(struct replica *replica)
         return false;
     for (int i = 0; i < 4; i++) {
         bool worked = false;
+        /* First of all: who waits at an index where another leader's entry stands now must not be answered by its commit. */
+        update_role(replica);
         if (driver->started && replica->options.durability == DURABILITY_A)
             raft_driver_persisted(driver, raft_driver_last(driver));
         if (driver->started && replica->applied < driver->commit)
