@@ -344,3 +344,23 @@ def transaction_state_outlives_restarts():
         check(end(halves[7], ROLLBACK) == 0 and end(halves[8], COMMIT) == 0, "halves after a clean stop")
         with remoting.Connection(cluster.broker(cluster.leader()), 5.0) as connection:
             check(sorted(r.body for r in bodies(connection)) == [b"m0", b"m1", b"m2", b"m6", b"m8"], "delivered")
+
+
+@case
+def transaction_of_an_old_half():
+    """Its record lies further back than what counts as recent: the pool reads it for the check-back and for the commit."""
+    with Cluster(nodes=1, settings=["transactionTimeOut=500", "transactionCheckInterval=1000"]) as cluster:
+        cluster.create_topic("T", 2)
+        cluster.create_topic("Other", 1)
+        with remoting.Connection(cluster.broker(0), 5.0) as connection:
+            half = Half(connection.request(remoting.SEND_V2, half_fields(1, "old"), b"old"))
+            filler = os.urandom(60000)
+            for _ in range(1300):
+                check(connection.request(remoting.SEND_V2, remoting.send_fields("Other", 0), filler).code == 0, "send")
+            check(connection.answer(heart_beat(connection, "c@1")).code == 0, "heart-beat")
+            found = take_checks(connection, 5, lambda found: found)
+            check(found and found[0][2].body == b"old" and found[0][2].topic == "T", "no check-back of an old half")
+            asked = [connection.send(END, end_fields(half, decision)) for decision in (COMMIT, ROLLBACK, COMMIT)]
+            codes = [connection.answer(opaque).code for opaque in asked]
+            check(codes in ([0, 1, 0], [1, 0, 1]), f"decisions about an old half: {codes}")
+            check([r.body for r in bodies(connection)] == ([b"old"] if codes[0] == 0 else []), "delivered")
