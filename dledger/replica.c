@@ -442,6 +442,25 @@ static int verify_recent(struct replica *replica, int64_t committed_index, struc
     return 0;
 }
 
+/* What is behind position in the queues is made anew in this run, so it is not durable any more, and a power cut before the next sync must not make
+ * it look so: the disk is told before the queues are cut. */
+static int lower_synced_position(struct replica *replica, uint64_t position, struct error *error)
+{
+    struct checkpoint *checkpoint = &replica->save.checkpoint;
+    char path[512];
+    int rv;
+
+    if (replica->checkpoint.synced_dispatched_position <= position)
+        return 0;
+    replica->checkpoint.synced_dispatched_position = position;
+    *checkpoint = replica->checkpoint;
+    ledger_fill_checkpoint(&replica->ledger, replica->checkpoint.committed_index, checkpoint);
+    path_in(replica, "checkpoint", path, sizeof path);
+    rv = checkpoint_save(checkpoint, replica->env, path, error);
+    replica->checkpoint.sequence = checkpoint->sequence;
+    return rv;
+}
+
 int replica_start(struct replica *replica, struct message_store *store, struct error *error)
 {
     const struct checkpoint *checkpoint = &replica->checkpoint;
@@ -469,16 +488,28 @@ int replica_start(struct replica *replica, struct message_store *store, struct e
     if (rv != 0)
         return rv;
 
-    /* Queues hold what was dispatched before; after a reboot only what was synced with them counts. */
+    /* Queues hold what was dispatched before; after a reboot only what was synced with them counts. And nothing behind the last entry that is known
+     * to be committed: queues are synced by themselves, so they can hold what a power cut took from the log, in class A for good. */
     position = replica->same_boot ? checkpoint->dispatched_position : checkpoint->synced_dispatched_position;
     if (!checkpoint->present)
         position = 0;
+    uint64_t committed_end = 0;
+    uint32_t committed_chain;
+    if (committed > 0 && !ledger_end_of(&replica->ledger, committed - 1, &committed_end, &committed_chain))
+        committed_end = mapped_file_queue_begin(&replica->ledger.data);
+    if (position > committed_end)
+        position = committed_end;
+    rv = lower_synced_position(replica, position, error);
+    if (rv != 0)
+        return rv;
     store->synced_position = (int64_t)checkpoint->synced_dispatched_position;
     rv = message_store_recover(store, (int64_t)position, error);
     if (rv != 0)
         return rv;
     if ((uint64_t)message_store_recovered_position(store) < position)
         position = (uint64_t)message_store_recovered_position(store);
+    if (checkpoint->synced_dispatched_position > position)
+        replica->checkpoint.synced_dispatched_position = position;
     first = index_at(replica, position);
     if (first > (raft_index)(replica->snapshot_index + 2))
         first = (raft_index)(replica->snapshot_index + 2); /* records behind the snapshot are applied again */
