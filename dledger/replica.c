@@ -1170,7 +1170,9 @@ static void review_members(struct replica *replica)
         LOG_ERROR("durability class A: a majority went down uncleanly, so what was acknowledged last may be lost; electing from what is left");
         rv = start_driver(replica, replica->applied, &error);
     }
-    if (rv != 0)
+    if (rv == ERROR_NO_SPACE)
+        replica->review_due_us = now_us(replica) + REPLICA_REVIEW_RETRY_MS * 1000ull; /* nothing was written */
+    else if (rv != 0)
         replica_fail(replica, &error);
 }
 
@@ -1401,6 +1403,10 @@ void replica_tick(struct replica *replica)
     }
     if (replica->phase == REPLICA_MUTE && now >= replica->fetch_sent_us + FETCH_RETRY_US)
         send_fetch(replica);
+    if (replica->review_due_us != 0 && now >= replica->review_due_us) {
+        replica->review_due_us = 0;
+        review_members(replica);
+    }
     while (replica->pending_head != NULL && now >= replica->pending_head->deadline_us)
         pending_finish_head(replica, replica->apply_stalled ? ERROR_NO_SPACE : ERROR_QUORUM_TIMEOUT);
     if (replica->announce_due_us != 0 && now >= replica->announce_due_us) {
@@ -1432,6 +1438,8 @@ uint64_t replica_deadline_us(const struct replica *replica)
         EARLIER(replica->checkpoint_due_us);
     if (replica->phase == REPLICA_MUTE)
         EARLIER(replica->fetch_sent_us + FETCH_RETRY_US);
+    if (replica->review_due_us != 0)
+        EARLIER(replica->review_due_us);
     if (replica->reserve_failed)
         EARLIER(replica->reserve_retry_us);
     if (replica->hurry_until_us != 0)

@@ -19,6 +19,7 @@
 #define REPLICA_STORE_SYNC_MS 30000u       /* queues and index made durable this often */
 #define REPLICA_HAND_OVER_MS 3000u        /* between two tries of a full leader to find another one */
 #define REPLICA_APPLY_RETRY_MS 200u       /* between tries while queue files find no room */
+#define REPLICA_REVIEW_RETRY_MS 250u      /* between tries of a first start on a full disk */
 #define REPLICA_VERIFY_BYTES (64u << 20)   /* read without their checksums later on, so checked at every start */
 #define REPLICA_ANNOUNCE_MS 3u             /* an idle leader tells its followers the commit index after this */
 #define REPLICA_ROUND_AGE_US 3000u         /* a round older than this no longer holds back the next one */
@@ -85,6 +86,7 @@ struct replica {
     enum peer_mute mute_reason;
     uint64_t heard_term; /* highest term that the others have told of in this run */
     uint64_t fetch_sent_us;
+    uint64_t review_due_us; /* a first start found no room: tried again then, 0 = nothing */
     bool same_boot;
     bool lost_committed; /* entries that were committed are gone from here */
     bool stopping;
