@@ -1152,6 +1152,10 @@ static void review_members(struct replica *replica)
             missing++;
             continue;
         }
+        if (!peer->hello.started && peer->hello.mute == PEER_NOT_MUTE) {
+            missing++; /* stopped for good: what it holds is there again when a person restarts it */
+            continue;
+        }
         running += peer->hello.started;
         young += peer->hello.last_index <= 1 && peer->hello.term <= 1;
         better += peer->hello.mute == PEER_MUTE_UNCLEAN && better_log(&peer->hello, replica->ledger.last_term, raft_driver_last(&replica->driver), replica->id);
