@@ -31,6 +31,8 @@ struct delivery {
     struct delivery *next_free;
     struct stats_item *stats; /* of the real topic; held */
     int level;
+    int64_t offset; /* of the schedule queue */
+    uint64_t epoch;
     uint32_t bytes; /* of the record */
     uint64_t started_us;
 };
@@ -122,6 +124,8 @@ int64_t schedule_due_ms(int64_t deliver_at_ms, int64_t seen_ms, int64_t delay_ms
     return deliver_at_ms < seen_ms + delay_ms ? deliver_at_ms : seen_ms + delay_ms;
 }
 
+static void set_timer(struct schedule *schedule, int64_t due_ms, int64_t now_ms);
+
 /* ---- one delivery ---- */
 
 /* With enableScheduleMessageStats, as ScheduleMessageService#recordMessageStats: read by SCHEDULE_CONSUMER, stored again in the real topic. */
@@ -140,6 +144,17 @@ static void on_appended(struct append_entry_request *append)
     struct schedule *schedule = delivery->schedule;
     if (append->code == 0)
         count_delivery(schedule->broker, delivery);
+    /* Refused after it was gathered: it is certainly not in the log, so the level goes back to it. Whatever else failed may still commit, and the
+     * next leader knows what did. */
+    if (append->code == ERROR_NO_SPACE && delivery->epoch == schedule->epoch && schedule->leading && !schedule->closed) {
+        struct schedule_level *level = &schedule->levels[delivery->level];
+        int64_t retry_ms = env_now_ms(&schedule->broker->env) + RETRY_MS;
+        if (level->next > delivery->offset)
+            level->next = delivery->offset;
+        if (level->due_ms > retry_ms)
+            level->due_ms = retry_ms;
+        set_timer(schedule, level->due_ms, env_now_ms(&schedule->broker->env));
+    }
     stats_item_release(delivery->stats);
     delivery->stats = NULL;
     delivery->next_free = schedule->free_deliveries;
@@ -225,6 +240,8 @@ static int deliver(struct schedule *schedule, int level, int64_t offset, struct 
     delivery->schedule = schedule;
     delivery->append.done = on_appended;
     delivery->level = level;
+    delivery->offset = offset;
+    delivery->epoch = schedule->epoch;
     delivery->started_us = env_monotonic_us(&broker->env);
     delivery->stats = broker_stats_manager_item(broker->item_stats, STATS_TOPIC_PUT, topic->config.name, 0, slice_of(NULL, 0));
     stats_item_hold(delivery->stats);

@@ -107,7 +107,8 @@ void transaction_append_failed(struct broker *broker, const struct append_entry_
     struct dledger_state state;
     struct half *half = half_set_find(&broker->metadata->halves, half_offset);
     dledger_commit_log_state(broker->log, &state);
-    if (half != NULL && state.last_index < (int64_t)append->index)
+    /* Only a refusal says for certain that it is not in the log and never will be. */
+    if (half != NULL && append->code == ERROR_NO_SPACE && state.last_index < (int64_t)append->index)
         half->settling = false;
 }
 

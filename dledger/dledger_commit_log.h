@@ -36,7 +36,8 @@ struct dledger_options {
 /* Kept by the caller from append until done. */
 struct append_entry_request {
     /* Called once, from the loop, never inside append. code: 0 committed and applied (a pull now finds it); ERROR_LEADERSHIP_LOST,
-     * ERROR_QUORUM_TIMEOUT (outcome unknown), ERROR_IO, ERROR_STOPPED. The memory is the caller's again inside it. */
+     * ERROR_QUORUM_TIMEOUT, ERROR_DISK_STALLED (outcome unknown), ERROR_IO, ERROR_STOPPED; ERROR_NO_SPACE:
+     * the entry is certainly not in the log. The memory is the caller's again inside it. */
     void (*done)(struct append_entry_request *request);
     uint64_t index; /* DLedger index */
     uint64_t term;

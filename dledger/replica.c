@@ -1412,7 +1412,7 @@ void replica_tick(struct replica *replica)
         review_members(replica);
     }
     while (replica->pending_head != NULL && now >= replica->pending_head->deadline_us)
-        pending_finish_head(replica, replica->apply_stalled ? ERROR_NO_SPACE : ERROR_QUORUM_TIMEOUT);
+        pending_finish_head(replica, replica->apply_stalled ? ERROR_DISK_STALLED : ERROR_QUORUM_TIMEOUT);
     if (replica->announce_due_us != 0 && now >= replica->announce_due_us) {
         replica->announce_due_us = 0;
         replica->announced = replica->driver.commit;

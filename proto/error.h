@@ -25,6 +25,7 @@
     X(NO_LEADER, "no leader", 14, true)                                                                      \
     X(LEADERSHIP_LOST, "leadership lost, outcome unknown", 14, true)                                         \
     X(QUORUM_TIMEOUT, "no quorum in time, outcome unknown", 14, true)                                        \
+    X(DISK_STALLED, "the broker's disk is full: no room for queue files, outcome unknown", 14, true)          \
     X(BUSY, "limit reached", 14, true)                                                                       \
     X(STOPPED, "stopped", 14, true)                                                                          \
     X(LOCKED, "locked by another process", 1, false)                                                         \
