@@ -7,14 +7,16 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "proto/consume_stats.h"
 #include "proto/request_code.h"
 #include "proto/response_code.h"
+#include "proto/topic_route_data.h"
 
 #define LETTER_NONE 256 /* + place: long-only options */
 
 static const struct admin_command *const families[] = {
-    topic_commands,   group_commands,  broker_commands, message_commands,
-    namesrv_commands, leader_commands, bench_commands,
+    topic_commands,   group_commands,  offset_commands, client_commands, broker_commands,
+    message_commands, print_commands,  namesrv_commands, leader_commands, bench_commands,
 };
 #define FAMILY_COUNT (sizeof families / sizeof families[0])
 
@@ -67,6 +69,26 @@ bool admin_bool(const struct admin *admin, const char *name, bool absent, bool *
         return true;
     admin_usage(admin, "--%s takes true or false, not '%s'", name, text);
     return false;
+}
+
+bool admin_time_option(struct admin *admin, const char *name, int64_t *ms)
+{
+    const char *text = admin_text(admin, name);
+    struct tm local = {.tm_isdst = -1};
+    *ms = 0;
+    if (text == NULL || slice_to_i64(slice_of_text(text), ms))
+        return true;
+    if (strcmp(text, "now") == 0) {
+        *ms = client_clock_ms();
+        return true;
+    }
+    const char *rest = strptime(text, "%Y-%m-%d#%H:%M:%S", &local);
+    if (rest == NULL || (*rest != '\0' && *rest != ':')) {
+        admin_usage(admin, "--%s takes milliseconds or yyyy-MM-dd#HH:mm:ss:SSS, not '%s'", name, text);
+        return false;
+    }
+    *ms = (int64_t)mktime(&local) * 1000 + (*rest == ':' ? strtol(rest + 1, NULL, 10) : 0);
+    return true;
 }
 
 /* --- telling ---- */
@@ -382,6 +404,53 @@ void admin_call_all(struct admin *admin, const struct admin_targets *targets, in
     for (size_t i = 0; i < targets->count; i++)
         if (calls[i].started)
             pthread_join(calls[i].thread, NULL);
+}
+
+bool admin_topic_leaders(struct admin *admin, const char *topic, struct admin_targets *targets, bool silent)
+{
+    struct remoting_response response;
+    struct topic_route_data route;
+    struct error error = {0};
+    const struct remoting_field fields[] = {{"topic", topic}, {NULL, NULL}};
+    *targets = (struct admin_targets){0};
+    if (silent) {
+        if (admin_try(admin, admin->name_servers[0], REQUEST_GET_ROUTEINFO_BY_TOPIC, fields, slice_of(NULL, 0), &response,
+                      &error) != 0)
+            return false;
+    } else if (!admin_name_server_call(admin, REQUEST_GET_ROUTEINFO_BY_TOPIC, fields, slice_of(NULL, 0), &response)) {
+        return false;
+    }
+    int rv = topic_route_data_decode(&route, response.command.body, &error);
+    remoting_response_close(&response);
+    if (rv != 0)
+        return false;
+    targets->all = calloc(route.broker_count + 1, sizeof *targets->all);
+    for (size_t i = 0; targets->all != NULL && i < route.broker_count; i++) {
+        struct slice address = broker_data_address(&route.brokers[i], 0);
+        if (address.data == NULL && route.brokers[i].address_count > 0)
+            address = route.brokers[i].addresses[0].address;
+        struct admin_target *target = &targets->all[targets->count++];
+        snprintf(target->address, sizeof target->address, "%.*s", ADMIN_SLICE(address));
+        snprintf(target->broker_name, sizeof target->broker_name, "%.*s", ADMIN_SLICE(route.brokers[i].broker_name));
+    }
+    topic_route_data_close(&route);
+    return targets->count > 0;
+}
+
+bool admin_consume_stats(struct admin *admin, const char *address, const char *group, const char *topic,
+                             struct consume_stats *stats, bool silent)
+{
+    struct remoting_response response;
+    struct error error = {0};
+    const struct remoting_field fields[] = {{"consumerGroup", group}, {"topic", topic}, {NULL, NULL}};
+    int rv = admin_try(admin, address, REQUEST_GET_CONSUME_STATS, fields, slice_of(NULL, 0), &response, &error);
+    if (rv == 0) {
+        rv = consume_stats_decode(stats, response.command.body, &error);
+        remoting_response_close(&response);
+    }
+    if (rv != 0 && !silent)
+        admin_fail(admin, "%s", error.message);
+    return rv == 0;
 }
 
 /* --- printing ---- */

@@ -27,6 +27,7 @@ struct admin_option {
 };
 
 struct admin;
+struct consume_stats;
 
 struct admin_command {
     const char *name;
@@ -39,6 +40,9 @@ struct admin_command {
 /* One table per family, ended by a row with name NULL. */
 extern const struct admin_command topic_commands[];
 extern const struct admin_command group_commands[];
+extern const struct admin_command offset_commands[];
+extern const struct admin_command client_commands[];
+extern const struct admin_command print_commands[];
 extern const struct admin_command broker_commands[];
 extern const struct admin_command message_commands[];
 extern const struct admin_command namesrv_commands[];
@@ -69,6 +73,9 @@ bool admin_number(const struct admin *admin, const char *name, int64_t absent, i
                   int64_t *value);
 /* "true"/"false"; a switch without value counts as true where an option takes one. */
 bool admin_bool(const struct admin *admin, const char *name, bool absent, bool *value);
+
+/* Milliseconds, "yyyy-MM-dd#HH:mm:ss:SSS" or "now"; 0 when not given. False (told) when it is none of these. */
+bool admin_time_option(struct admin *admin, const char *name, int64_t *ms);
 
 /* --- talking ---- */
 
@@ -108,6 +115,11 @@ struct admin_targets {
  * `everyone` each address. False: printed; *status is the exit status. */
 bool admin_targets(struct admin *admin, bool everyone, bool any_cluster, struct admin_targets *targets, int *status);
 void admin_targets_free(struct admin_targets *targets);
+/* The leaders that have a topic (of a broker without a leader: any address). False: none, told unless silent. */
+bool admin_topic_leaders(struct admin *admin, const char *topic, struct admin_targets *targets, bool silent);
+/* How far a group is at one broker (208). topic may be NULL. False: told unless silent; else close stats. */
+bool admin_consume_stats(struct admin *admin, const char *address, const char *group, const char *topic,
+                         struct consume_stats *stats, bool silent);
 /* Asks all at once; answers[i].ok tells whether it holds an open response, else why not. */
 struct admin_answer {
     bool ok;

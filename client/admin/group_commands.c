@@ -176,38 +176,6 @@ static int get_consumer_config(struct admin *admin)
     return status;
 }
 
-/* The leaders that know a topic (addresses of brokers without a leader: any). */
-static bool topic_leaders(struct admin *admin, const char *topic, struct admin_targets *targets, bool silent)
-{
-    struct remoting_response response;
-    struct topic_route_data route;
-    struct error error = {0};
-    const struct remoting_field fields[] = {{"topic", topic}, {NULL, NULL}};
-    *targets = (struct admin_targets){0};
-    if (silent) {
-        if (admin_try(admin, admin->name_servers[0], REQUEST_GET_ROUTEINFO_BY_TOPIC, fields, NO_BODY, &response,
-                      &error) != 0)
-            return false;
-    } else if (!admin_name_server_call(admin, REQUEST_GET_ROUTEINFO_BY_TOPIC, fields, NO_BODY, &response)) {
-        return false;
-    }
-    int rv = topic_route_data_decode(&route, response.command.body, &error);
-    remoting_response_close(&response);
-    if (rv != 0)
-        return false;
-    targets->all = calloc(route.broker_count + 1, sizeof *targets->all);
-    for (size_t i = 0; targets->all != NULL && i < route.broker_count; i++) {
-        struct slice address = broker_data_address(&route.brokers[i], 0);
-        if (address.data == NULL && route.brokers[i].address_count > 0)
-            address = route.brokers[i].addresses[0].address;
-        struct admin_target *target = &targets->all[targets->count++];
-        snprintf(target->address, sizeof target->address, "%.*s", ADMIN_SLICE(address));
-        snprintf(target->broker_name, sizeof target->broker_name, "%.*s", ADMIN_SLICE(route.brokers[i].broker_name));
-    }
-    topic_route_data_close(&route);
-    return targets->count > 0;
-}
-
 static int compare_progress(const void *a, const void *b)
 {
     const struct consume_offset *left = a, *right = b;
@@ -221,23 +189,6 @@ static int compare_progress(const void *a, const void *b)
                : (left->queue.queue_id > right->queue.queue_id) - (left->queue.queue_id < right->queue.queue_id);
 }
 
-/* 208 at one broker. */
-static bool consume_stats_of(struct admin *admin, const char *address, const char *group, const char *topic,
-                             struct consume_stats *stats, bool silent)
-{
-    struct remoting_response response;
-    struct error error = {0};
-    const struct remoting_field fields[] = {{"consumerGroup", group}, {"topic", topic}, {NULL, NULL}};
-    int rv = admin_try(admin, address, REQUEST_GET_CONSUME_STATS, fields, NO_BODY, &response, &error);
-    if (rv == 0) {
-        rv = consume_stats_decode(stats, response.command.body, &error);
-        remoting_response_close(&response);
-    }
-    if (rv != 0 && !silent)
-        admin_fail(admin, "%s", error.message);
-    return rv == 0;
-}
-
 static int group_progress(struct admin *admin, const char *group)
 {
     char retry[LEDGERMQ_TOPIC_MAX + 16], time[32];
@@ -247,13 +198,13 @@ static int group_progress(struct admin *admin, const char *group)
     int status = ADMIN_OK;
     snprintf(retry, sizeof retry, "%s%s", TOPIC_RETRY_PREFIX, group);
     const char *topic = admin_text(admin, "topicName");
-    if (!topic_leaders(admin, retry, &brokers, false))
+    if (!admin_topic_leaders(admin, retry, &brokers, false))
         return ADMIN_FAILED;
     printf("%-64s  %-32s  %-4s  %-20s  %-20s  %-20s  %s\n", "#Topic", "#Broker Name", "#QID", "#Broker Offset",
            "#Consumer Offset", "#Diff", "#LastTime");
     for (size_t i = 0; i < brokers.count; i++) {
         struct consume_stats stats;
-        if (!consume_stats_of(admin, brokers.all[i].address, group, topic, &stats, false)) {
+        if (!admin_consume_stats(admin, brokers.all[i].address, group, topic, &stats, false)) {
             status = ADMIN_FAILED;
             continue;
         }
@@ -284,7 +235,7 @@ static void group_row(struct admin *admin, const char *group)
     size_t count = 0;
     const char *type = "", *model = "";
     snprintf(retry, sizeof retry, "%s%s", TOPIC_RETRY_PREFIX, group);
-    if (!topic_leaders(admin, retry, &brokers, true))
+    if (!admin_topic_leaders(admin, retry, &brokers, true))
         return;
     for (size_t i = 0; i < brokers.count; i++) {
         const struct remoting_field fields[] = {{"consumerGroup", group}, {NULL, NULL}};
@@ -292,7 +243,7 @@ static void group_row(struct admin *admin, const char *group)
         struct remoting_response response;
         struct consumer_connection connection;
         struct error error = {0};
-        if (consume_stats_of(admin, brokers.all[i].address, group, NULL, &stats, true)) {
+        if (admin_consume_stats(admin, brokers.all[i].address, group, NULL, &stats, true)) {
             for (size_t k = 0; k < stats.offset_count; k++)
                 diff += stats.offsets[k].broker_offset - stats.offsets[k].consumer_offset;
             tps += stats.consume_tps;
@@ -354,7 +305,7 @@ static int consumer_connection(struct admin *admin)
     if (address == NULL) {
         struct admin_targets brokers;
         snprintf(retry, sizeof retry, "%s%s", TOPIC_RETRY_PREFIX, group);
-        if (!topic_leaders(admin, retry, &brokers, false))
+        if (!admin_topic_leaders(admin, retry, &brokers, false))
             return ADMIN_FAILED;
         memcpy(broker, brokers.all[0].address, sizeof broker);
         admin_targets_free(&brokers);
@@ -391,7 +342,7 @@ static int producer_connection(struct admin *admin)
     struct admin_targets brokers;
     struct error error = {0};
     char version[16];
-    if (!topic_leaders(admin, admin_text(admin, "topic"), &brokers, false))
+    if (!admin_topic_leaders(admin, admin_text(admin, "topic"), &brokers, false))
         return ADMIN_FAILED;
     bool ok =
         admin_call(admin, brokers.all[0].address, REQUEST_GET_PRODUCER_CONNECTION_LIST, fields, NO_BODY, &response);

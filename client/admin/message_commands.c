@@ -6,12 +6,12 @@
 #include <time.h>
 
 #include "client/admin/admin.h"
+#include "client/admin/message_print.h"
 #include "client/message_client_id_setter.h"
 
 #define SEND_WINDOW 256 /* unanswered sends of sendMessage --count */
 #define PULL_MESSAGES 32
 #define FOLLOW_HOLD_MS 5000
-#define BODY_SHOWN_MAX 4096
 #define CLOCK_SKEW_MS (13 * 3600 * 1000LL) /* RocketMQ's allowance when it searches by the time in an id */
 
 /* --- sendMessage ---- */
@@ -166,49 +166,6 @@ static int send_message(struct admin *admin)
 
 /* --- reading ---- */
 
-static void print_bytes(const void *data, size_t size)
-{
-    const uint8_t *at = data;
-    for (size_t i = 0; i < size && i < BODY_SHOWN_MAX; i++) {
-        if (at[i] >= 0x20 || at[i] == '\t')
-            putchar(at[i]);
-        else
-            printf("\\x%02X", at[i]);
-    }
-    if (size > BODY_SHOWN_MAX)
-        printf("... (%zu bytes)", size);
-}
-
-static void print_property_map(const struct ledgermq_stored_message *message)
-{
-    putchar('{');
-    for (size_t i = 0; i < message->property_count; i++)
-        printf("%s%s=%s", i > 0 ? ", " : "", message->properties[i].name, message->properties[i].value);
-    putchar('}');
-}
-
-/* One line, as Java's MessageExt prints itself; the body only once, at the end. */
-static void print_message_line(const struct ledgermq_stored_message *message, bool body)
-{
-    printf("MSGID: %s MessageExt [brokerName=%s, queueId=%d, storeSize=%u, queueOffset=%lld, sysFlag=%d, "
-           "bornTimestamp=%lld, bornHost=/%s, "
-           "storeTimestamp=%lld, storeHost=/%s, msgId=%s, commitLogOffset=%lld, bodyCRC=%u, reconsumeTimes=%d, "
-           "preparedTransactionOffset=%lld, "
-           "toString()=Message{topic='%s', flag=%d, properties=",
-           message->message_id, message->broker_name != NULL ? message->broker_name : "null", message->queue_id,
-           message->store_size, (long long)message->queue_offset, message->sys_flag,
-           (long long)message->born_timestamp_ms, message->born_host, (long long)message->store_timestamp_ms,
-           message->store_host, message->offset_message_id, (long long)message->physical_offset, message->body_crc,
-           message->reconsume_times, (long long)message->prepared_transaction_offset, message->topic, message->flag);
-    print_property_map(message);
-    printf(", body=[%zu bytes], transactionId='null'}] BODY: ", message->body_size);
-    if (body)
-        print_bytes(message->body, message->body_size);
-    else
-        printf("NOT PRINT BODY");
-    putchar('\n');
-}
-
 static void print_message(const struct ledgermq_stored_message *message, bool with_offset_id)
 {
     char time[32];
@@ -227,27 +184,10 @@ static void print_message(const struct ledgermq_stored_message *message, bool wi
     printf("%-20s %s\n", "Store Host:", message->store_host);
     printf("%-20s %d\n", "System Flag:", message->sys_flag);
     printf("%-20s ", "Properties:");
-    print_property_map(message);
+    message_print_properties(message);
     printf("\n%-20s ", "Message Body:");
-    print_bytes(message->body, message->body_size);
+    message_print_bytes(message->body, message->body_size);
     putchar('\n');
-}
-
-/* "yyyy-MM-dd#HH:mm:ss:SSS" or milliseconds; false (told) when it is neither. */
-static bool time_option(struct admin *admin, const char *name, int64_t *ms)
-{
-    const char *text = admin_text(admin, name);
-    struct tm local = {.tm_isdst = -1};
-    *ms = 0;
-    if (text == NULL || slice_to_i64(slice_of_text(text), ms))
-        return true;
-    const char *rest = strptime(text, "%Y-%m-%d#%H:%M:%S", &local);
-    if (rest == NULL || (*rest != '\0' && *rest != ':')) {
-        admin_usage(admin, "--%s takes milliseconds or yyyy-MM-dd#HH:mm:ss:SSS, not '%s'", name, text);
-        return false;
-    }
-    *ms = (int64_t)mktime(&local) * 1000 + (*rest == ':' ? strtol(rest + 1, NULL, 10) : 0);
-    return true;
 }
 
 struct reading {
@@ -301,7 +241,7 @@ static int read_queue(struct admin *admin, struct reading *reading, const struct
             printf("Consume ok\n");
         for (size_t i = 0; i < result->count && reading->left > 0; i++) {
             if (!reading->quiet)
-                print_message_line(&result->messages[i], true);
+                message_print_line(&result->messages[i], true);
             reading->count++;
             reading->left--;
         }
@@ -368,8 +308,8 @@ static int consume_message(struct admin *admin)
     size_t count;
     if (!admin_number(admin, "queueId", -1, 0, INT32_MAX, &queue_id) ||
         !admin_number(admin, "MessageNumber", INT64_MAX, 1, INT64_MAX, &left) ||
-        !time_option(admin, "beginTimestamp", &reading.begin_ms) ||
-        !time_option(admin, "endTimestamp", &reading.end_ms))
+        !admin_time_option(admin, "beginTimestamp", &reading.begin_ms) ||
+        !admin_time_option(admin, "endTimestamp", &reading.end_ms))
         return ADMIN_USAGE;
     if (admin_has(admin, "offset") && (broker == NULL || queue_id < 0))
         return admin_usage(admin, "-o needs -b and -i: offsets are counted per queue");
@@ -442,7 +382,7 @@ static int query_msg_by_key(struct admin *admin)
     struct ledgermq_pull_result *result;
     struct ledgermq_error error;
     int64_t begin, end, max;
-    if (!time_option(admin, "beginTimestamp", &begin) || !time_option(admin, "endTimestamp", &end) ||
+    if (!admin_time_option(admin, "beginTimestamp", &begin) || !admin_time_option(admin, "endTimestamp", &end) ||
         !admin_number(admin, "maxNum", 64, 1, 1000000, &max))
         return ADMIN_USAGE;
     if (!admin_connect(admin))
