@@ -940,7 +940,8 @@ static void start_sync(struct replica *replica)
     if (driver->raft.last_stored >= raft_driver_last(driver))
         return;
     if (!ledger_sync_next(&replica->ledger, &replica->sync)) {
-        raft_driver_persisted(driver, raft_driver_last(driver));
+        /* All of it is durable, or the ledger has failed and syncs nothing any more: only what it vouches for counts. */
+        raft_driver_persisted(driver, (raft_index)(replica->ledger.synced_index + 1));
         return;
     }
     replica->syncing = true;
@@ -966,6 +967,8 @@ static void start_reserve(struct replica *replica)
         return;
     if (ledger_reservation_next(&replica->ledger, &replica->reservation))
         replica->io.reserve(replica->io.context, &replica->reservation);
+    else if (replica->ledger.failed)
+        replica_fail(replica, &replica->ledger.failure);
     else
         note_room(replica);
     if (replica->reserve_failed)
