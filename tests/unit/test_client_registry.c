@@ -258,6 +258,52 @@ START_TEST(a_new_leader_makes_what_its_consumers_need)
 }
 END_TEST
 
+static void producer_beat(uint64_t connection_id, const char *client, const char *group_name)
+{
+    struct producer_data producer = {.group_name = slice_of_text(group_name)};
+    struct heartbeat_data data = {.client_id = slice_of_text(client), .producers = &producer, .producer_count = 1};
+    struct remoting_command command = {.version = 409};
+    struct request request = {.command = &command, .reply_to = {.connection_id = connection_id}};
+    ck_assert(message_host_parse(SLICE_LITERAL("10.0.0.1:5555"), &request.peer));
+    ck_assert_int_eq(client_registry_heart_beat(broker, &request, &data), 0);
+}
+
+static uint64_t producer_found(const char *client)
+{
+    struct client_channel *channel = client_registry_producer(broker->clients, slice_of_text(client));
+    return channel == NULL ? 0 : channel->connection_id;
+}
+
+START_TEST(a_producer_is_found_by_its_client_id)
+{
+    producer_beat(1, "a", "p");
+    producer_beat(1, "a", "q"); /* one client, two groups */
+    producer_beat(2, "b", "p");
+    ck_assert_uint_eq(producer_found("a"), 1);
+    ck_assert_uint_eq(producer_found("b"), 2);
+    ck_assert_uint_eq(producer_found("c"), 0);
+    ck_assert_uint_eq(producer_found(""), 0);
+    /* It came back before its old connection was seen to close. */
+    broker_state_pass(&state, 10);
+    producer_beat(3, "a", "p");
+    ck_assert_uint_eq(producer_found("a"), 3);
+    client_registry_connection_closed(broker, 1);
+    ck_assert_uint_eq(producer_found("a"), 3);
+    client_registry_unregister(broker, 3, SLICE_LITERAL("p"), SLICE_LITERAL(""));
+    ck_assert_uint_eq(producer_found("a"), 0);
+    /* Another client on the same connection. */
+    producer_beat(2, "d", "p");
+    ck_assert_uint_eq(producer_found("b"), 0);
+    ck_assert_uint_eq(producer_found("d"), 2);
+    broker_state_pass(&state, CLIENT_REGISTRY_EXPIRE_MS + 1);
+    client_registry_expire(broker);
+    ck_assert_uint_eq(producer_found("d"), 0);
+    /* A consumer is no requester. */
+    ck_assert_int_eq(beat(4, "e", "g", (const char *const[]){"T", NULL}, "*", 1), 0);
+    ck_assert_uint_eq(producer_found("e"), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("client_registry");
@@ -271,6 +317,7 @@ int main(void)
     tcase_add_test(test, a_heart_beat_without_subscriptions_keeps_them);
     tcase_add_test(test, unregister);
     tcase_add_test(test, producer_groups);
+    tcase_add_test(test, a_producer_is_found_by_its_client_id);
     tcase_add_test(test, silent_clients_leave);
     tcase_add_test(test, bad_names);
     tcase_add_test(test, a_new_leader_makes_what_its_consumers_need);
