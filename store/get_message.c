@@ -61,6 +61,7 @@ static void scan(struct message_store *store, const struct consume_queue *queue,
         return;
     }
     int64_t at = offset;
+    uint32_t records = 0;
     result->status = GET_MESSAGE_NO_MATCHED_MESSAGE;
     for (; at < end; at++) {
         if (!consume_queue_get(queue, at, &unit))
@@ -85,13 +86,15 @@ static void scan(struct message_store *store, const struct consume_queue *queue,
             continue;
         }
         if (filter != NULL && filter->match_record != NULL) {
+            if (filter->records_max != 0 && records++ == filter->records_max)
+                break;
             const uint8_t *record = log->at(log->context, unit.physical_offset, (size_t)unit.size);
             if (record != NULL && !filter->match_record(filter->context, slice_of(record, (size_t)unit.size))) {
                 if (result->count == 0)
                     result->status = GET_MESSAGE_NO_MATCHED_MESSAGE;
                 continue;
             }
-            /* Not readable here and now: the client filters again, a message too many does no harm and one too few does. */
+            /* Not readable here and now: a message too many is what clients must expect, one too few is a loss. */
         }
         result->items[result->count].physical_offset = unit.physical_offset;
         result->items[result->count].size = (uint32_t)unit.size;

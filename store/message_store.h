@@ -117,11 +117,12 @@ enum get_message_status {
 /* RocketMQ's name: "FOUND", "OFFSET_OVERFLOW_ONE", ... */
 const char *get_message_status_name(enum get_message_status status);
 
-/* True = deliver. `unit` filter sees the tags code; record filter (may be NULL) the record's bytes. */
+/* True = deliver. match_tags sees the unit's tags code, match_record the record's bytes; either may be NULL. */
 struct message_filter {
     void *context;
     bool (*match_tags)(void *context, int64_t tags_code);
     bool (*match_record)(void *context, struct slice record);
+    uint32_t records_max; /* that match_record is asked about in one call, 0 = no such bound: where reading one may wait for the disk */
 };
 
 struct get_message_result {

@@ -484,13 +484,16 @@ START_TEST(get_message_rows)
     ck_assert_int_eq(result.next_begin_offset, 20);
     fake.min = 0;
 
-    const struct message_filter nothing = {NULL, no_tags, NULL};
+    const struct message_filter nothing = {NULL, no_tags, NULL, 0};
     ck_assert_int_eq(get("T", 0, 11, 32, &nothing), GET_MESSAGE_NO_MATCHED_MESSAGE);
     ck_assert_int_eq(result.next_begin_offset, 20);
-    const struct message_filter shorts = {NULL, NULL, short_record};
+    const struct message_filter shorts = {NULL, NULL, short_record, 0};
     ck_assert_int_eq(get("T", 0, 10, 32, &shorts), GET_MESSAGE_NO_MATCHED_MESSAGE); /* 92 bytes and 10 to 19 of body */
     ck_assert_int_eq(result.next_begin_offset, 20);
-    fake.unreadable = true; /* the client filters again */
+    const struct message_filter few = {NULL, NULL, short_record, 3};
+    ck_assert_int_eq(get("T", 0, 10, 32, &few), GET_MESSAGE_NO_MATCHED_MESSAGE);
+    ck_assert_msg(result.next_begin_offset == 13, "more records were looked at than the filter allows");
+    fake.unreadable = true; /* rather too many than too few */
     ck_assert_int_eq(get("T", 0, 10, 32, &shorts), GET_MESSAGE_FOUND);
     fake.unreadable = false;
 
@@ -536,9 +539,9 @@ START_TEST(scan_limits)
     for (int64_t i = 0; i < CQ_UNITS + 900; i++)
         append_to_log((struct spec){"T", 0, i, "TAGS\x01TagA", 1, 0, 1});
     dispatch_ok(0, fake.count);
-    const struct message_filter nothing = {NULL, no_tags, NULL};
+    const struct message_filter nothing = {NULL, no_tags, NULL, 0};
     int seen = 0;
-    const struct message_filter even = {&seen, even_tags, NULL};
+    const struct message_filter even = {&seen, even_tags, NULL, 0};
     ck_assert_int_eq(get("T", 0, 0, 32, &nothing), GET_MESSAGE_NO_MATCHED_MESSAGE);
     ck_assert_int_eq(result.next_begin_offset, 800);
     ck_assert_int_eq(get("T", 0, 0, 900, &even), GET_MESSAGE_NO_MATCHED_MESSAGE); /* TagA is odd */
