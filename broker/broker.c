@@ -47,7 +47,7 @@ static void on_apply_message(void *context, uint64_t index, const struct message
     if (trailer.size > 0)
         metadata_apply_consumed(broker, trailer, replay);
     if (pull_hold_count(broker->holds) > 0)
-        pull_hold_arrived(broker->holds, dispatch->topic, dispatch->queue_id, message_tags_code(dispatch->tags));
+        pull_hold_arrived(broker->holds, dispatch->topic, dispatch->queue_id, message_tags_code(dispatch->tags), dispatch->properties);
     if (dispatch->topic.size == sizeof TOPIC_SCHEDULE - 1 && slice_equal_text(dispatch->topic, TOPIC_SCHEDULE))
         schedule_arrived(broker->schedule, dispatch);
     if (dispatch->topic.size == sizeof TOPIC_TRANS_HALF - 1 && slice_equal_text(dispatch->topic, TOPIC_TRANS_HALF))

@@ -78,6 +78,7 @@ struct broker_config {
     bool long_polling_enable;
     int32_t short_polling_time_mills;
     bool slave_read_enable;
+    bool enable_property_filter;
     int32_t max_transfer_bytes_on_message_in_memory;
     int32_t max_transfer_count_on_message_in_memory;
     int32_t default_query_max_num;

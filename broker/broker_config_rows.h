@@ -10,7 +10,7 @@
 #define NO_MAPPED_WRITES "the log is never written through a mapping, so there is nothing to warm, lock or pool"
 #define NO_NETTY "libuv serves the sockets"
 #define NO_RETENTION "retention is not built yet: nothing is deleted"
-#define NO_SQL "SQL92 filters are not built yet"
+#define NO_BLOOM "SQL92 expressions are evaluated for each pull: there are no bloom filters and no files for them"
 #define NO_PAID "belongs to a commercial product"
 #define ALL_STATS "every topic, group and queue is counted; what nothing moved for a day is forgotten"
 #define NO_SLOW_STOP "a slow reader is never stopped: old messages are read by the pool"
@@ -90,6 +90,7 @@ static const struct config_row rows[] = {
     /* ---- pulls ---- */
     LIVE_BOOL("longPollingEnable", long_polling_enable, "true", "hold pulls that find nothing as long as the client says"),
     LIVE_INT("shortPollingTimeMills", short_polling_time_mills, "1000", 0, 60000, "hold them this long when longPollingEnable is off"),
+    LIVE_BOOL("enablePropertyFilter", enable_property_filter, "false", "filter messages by SQL92 expressions for those who ask"),
     BOOL("slaveReadEnable", slave_read_enable, "false", "every member serves pulls anyway; clients are always pointed at the leader"),
     INT("maxTransferBytesOnMessageInMemory", max_transfer_bytes_on_message_in_memory, "262144", 1024, 8388608, "bytes of one pull answer"),
     INT("maxTransferCountOnMessageInMemory", max_transfer_count_on_message_in_memory, "32", 1, 64, "messages of one pull answer"),
@@ -131,15 +132,14 @@ static const struct config_row rows[] = {
 
     /* ---- not built yet ---- */
     UNBUILT("aclEnable", CONFIG_BOOL, "false", "false", "access control is not built yet; true refuses to start"),
-    UNBUILT("enablePropertyFilter", CONFIG_BOOL, "false", "false", NO_SQL),
-    UNBUILT("enableCalcFilterBitMap", CONFIG_BOOL, "false", "false", NO_SQL),
-    UNBUILT("filterSupportRetry", CONFIG_BOOL, "false", "false", NO_SQL),
-    INERT("expectConsumerNumUseFilter", CONFIG_INT, "32", NO_SQL),
-    INERT("maxErrorRateOfBloomFilter", CONFIG_INT, "20", NO_SQL),
-    INERT("filterDataCleanTimeSpan", CONFIG_LONG, "86400000", NO_SQL),
-    UNBUILT("enableConsumeQueueExt", CONFIG_BOOL, "false", "false", NO_SQL),
-    INERT("mappedFileSizeConsumeQueueExt", CONFIG_INT, "50331648", NO_SQL),
-    INERT("bitMapLengthConsumeQueueExt", CONFIG_INT, "64", NO_SQL),
+    UNBUILT("enableCalcFilterBitMap", CONFIG_BOOL, "false", "false", NO_BLOOM),
+    UNBUILT("filterSupportRetry", CONFIG_BOOL, "false", "false", "a retry topic is filtered by its own subscription only"),
+    INERT("expectConsumerNumUseFilter", CONFIG_INT, "32", NO_BLOOM),
+    INERT("maxErrorRateOfBloomFilter", CONFIG_INT, "20", NO_BLOOM),
+    INERT("filterDataCleanTimeSpan", CONFIG_LONG, "86400000", "an expression goes with its group's last client"),
+    UNBUILT("enableConsumeQueueExt", CONFIG_BOOL, "false", "false", NO_BLOOM),
+    INERT("mappedFileSizeConsumeQueueExt", CONFIG_INT, "50331648", NO_BLOOM),
+    INERT("bitMapLengthConsumeQueueExt", CONFIG_INT, "64", NO_BLOOM),
     INERT("deleteWhen", CONFIG_TEXT, "04", NO_RETENTION),
     LIVE_INT("fileReservedTime", file_reserved_time, "72", 1, 876000,
              "hours until a half message that nobody settles is given up; " NO_RETENTION),

@@ -13,6 +13,7 @@
 #include "broker/processor.h"
 #include "broker/queue_lock.h"
 #include "broker/reply.h"
+#include "broker/sql_program.h"
 #include "broker/subscription_group.h"
 #include "broker/topic_config.h"
 #include "proto/check_client_config.h"
@@ -112,11 +113,23 @@ static void check_client_config(struct broker *broker, struct request *request)
         reply_body_error(broker, &request->reply_to, &error);
         return;
     }
-    if (!config.has_subscription || subscription_data_is_tag(&config.subscription))
+    const struct subscription_data *subscription = &config.subscription;
+    if (!config.has_subscription || subscription_data_is_tag(subscription)) {
         reply_simple(broker, &request->reply_to, RESPONSE_SUCCESS, NULL);
-    else
+    } else if (broker->config.enable_property_filter && subscription_data_is_sql(subscription)) {
+        struct sql92 *program;
+        int rv = sql92_compile(subscription->sub_string, &program, &error);
+        if (rv == 0)
+            reply_simple(broker, &request->reply_to, RESPONSE_SUCCESS, NULL);
+        else
+            reply_simple(broker, &request->reply_to, rv == ERROR_INVALID ? RESPONSE_SUBSCRIPTION_PARSE_FAILED : error_response_code(rv), "%s",
+                         error.message);
+        sql92_free(program);
+    } else {
         reply_simple(broker, &request->reply_to, RESPONSE_SYSTEM_ERROR, "The broker does not support consumer to filter message by %.*s",
-                     (int)config.subscription.expression_type.size, (const char *)config.subscription.expression_type.data);
+                     subscription->expression_type.size > 64 ? 64 : (int)subscription->expression_type.size,
+                     (const char *)subscription->expression_type.data);
+    }
     check_client_config_close(&config);
 }
 

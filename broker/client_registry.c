@@ -13,6 +13,7 @@
 #include "broker/broker.h"
 #include "broker/connection.h"
 #include "broker/listener.h"
+#include "broker/log.h"
 #include "broker/metadata.h"
 #include "broker/processor.h"
 #include "broker/subscription_group.h"
@@ -23,6 +24,7 @@
 
 #define CLIENT_ID_MAX 1024u
 #define SUBSCRIPTION_BYTES_MAX (1u << 20)
+#define SQL_ERRORS_PER_SECOND 10
 
 struct client_registry_connection {
     uint64_t id;
@@ -167,6 +169,7 @@ static void subscription_drop(struct client_group *group, struct client_subscrip
 {
     HASH_DEL(group->subscriptions, subscription);
     group->subscription_count--;
+    sql_program_release(subscription->program);
     arena_close(&subscription->arena);
     free(subscription);
 }
@@ -405,8 +408,32 @@ void client_registry_connection_closed(struct broker *broker, uint64_t connectio
 
 /* ---- heart-beats ---- */
 
+/* A text that stays is not compiled again: clients raise their version whenever their queues change. */
+static void take_program(struct broker *broker, const struct client_group *group, struct client_subscription *subscription,
+                         struct client_subscription *old)
+{
+    static struct log_limiter limiter = {.burst = SQL_ERRORS_PER_SECOND};
+    struct error error = {0};
+    uint64_t suppressed;
+    if (old != NULL)
+        subscription->program_version = old->program_version;
+    if (!subscription_data_is_sql(&subscription->data))
+        return;
+    if (old != NULL && old->program != NULL && slice_equal(old->data.sub_string, subscription->data.sub_string)) {
+        subscription->program = old->program;
+        old->program = NULL;
+    } else {
+        subscription->program = sql_program_new(subscription->data.sub_string, &error);
+    }
+    if (subscription->program != NULL)
+        subscription->program_version = subscription->data.sub_version;
+    else if (log_limiter_pass(&limiter, env_now_ms(&broker->env), &suppressed))
+        LOG_WARN("group %s gets nothing of topic %.*s: %s (%llu such lines left out)", group->name, (int)subscription->data.topic.size,
+                 (const char *)subscription->data.topic.data, error.message, (unsigned long long)suppressed);
+}
+
 /* ConsumerGroupInfo#updateSubscription: a newer version replaces the entry; topics that are not named any more go. True when the set of topics changed. */
-static bool update_subscriptions(struct client_group *group, const struct consumer_data *data, int *code)
+static bool update_subscriptions(struct broker *broker, struct client_group *group, const struct consumer_data *data, int *code)
 {
     bool changed = false;
     for (size_t i = 0; i < data->subscription_count; i++) {
@@ -429,6 +456,7 @@ static bool update_subscriptions(struct client_group *group, const struct consum
             *code = ERROR_BUSY;
             continue;
         }
+        take_program(broker, group, subscription, old);
         if (old != NULL)
             subscription_drop(group, old);
         else
@@ -515,7 +543,7 @@ int client_registry_heart_beat(struct broker *broker, const struct request *requ
         group->consume_type = consumer->consume_type;
         group->message_model = consumer->message_model;
         group->consume_from_where = consumer->consume_from_where;
-        bool changed = !data->without_sub && update_subscriptions(group, consumer, &code);
+        bool changed = !data->without_sub && update_subscriptions(broker, group, consumer, &code);
         if (is_new || changed)
             group_changed(broker, group);
     }

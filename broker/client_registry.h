@@ -7,6 +7,7 @@
 #define LEDGERMQ_BROKER_CLIENT_REGISTRY_H
 
 #include "broker/hash_table.h"
+#include "broker/sql_program.h"
 #include "proto/buffer.h"
 #include "proto/error.h"
 #include "proto/heartbeat_data.h"
@@ -44,6 +45,8 @@ struct client_channel {
 struct client_subscription {
     struct subscription_data data; /* lives in arena; subscription_data_match() is the pull filter */
     struct arena arena;
+    struct sql_program *program; /* of an SQL92 expression; NULL when it does not compile */
+    int64_t program_version;     /* subVersion of the last expression of this topic that did; 0 = none */
     UT_hash_handle hh;
 };
 

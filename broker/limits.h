@@ -36,6 +36,7 @@
 #define LIMIT_HOLD_MS 60000u     /* longest hold, whatever the client asks */
 #define LIMIT_COLD_READS 16u     /* jobs at the pool at a time; x 256 KiB = 4 MiB, but one large record each at the worst: 64 MiB */
 #define LIMIT_COLD_WAITING 1024u /* jobs that wait for a place; x 1.2 KiB */
+#define LIMIT_FILTER_COLD_RECORDS 32u /* old records that one pull with an SQL92 filter looks at, each maybe a read of 100 us and more */
 #define LIMIT_HOT_BYTES (64u * 1024 * 1024) /* this much behind the commit position is read through the mapping */
 #define LIMIT_COPY_RECORD_BYTES 1024u /* shorter records are copied into the answer: an iovec costs more than the copy */
 
@@ -46,6 +47,7 @@
 
 /* ---- statistics ---- */
 #define LIMIT_STATS_ITEMS 16384u /* topics, (group, topic) pairs and their queues that are counted: x 1.2 KiB = 19 MiB at the worst */
+
 /* ---- forwarding ---- */
 #define LIMIT_PARKED_REQUESTS 1024u
 #define LIMIT_PARKED_BYTES (16u * 1024 * 1024)

@@ -217,7 +217,7 @@ no_memory:
     return ERROR_NO_MEMORY;
 }
 
-void pull_hold_arrived(struct pull_hold *hold, struct slice topic, int32_t queue_id, int64_t tags_code)
+void pull_hold_arrived(struct pull_hold *hold, struct slice topic, int32_t queue_id, int64_t tags_code, struct slice properties)
 {
     struct held *held, *next;
     if (hold->queues == NULL)
@@ -228,7 +228,7 @@ void pull_hold_arrived(struct pull_hold *hold, struct slice topic, int32_t queue
     for (held = TAILQ_FIRST(&queue->list); held != NULL; held = next) {
         /* The queue goes with its last entry, so the end must be known before. */
         next = TAILQ_NEXT(held, in_queue);
-        if (held->request.match == NULL || held->request.match(held->request.context, tags_code))
+        if (held->request.match == NULL || held->request.match(held->request.context, tags_code, properties))
             set_due(hold, held);
     }
 }

@@ -12,8 +12,8 @@
 
 struct pull_hold;
 
-/* True = wake that pull. context is the held pull's. */
-typedef bool (*pull_hold_match)(void *context, int64_t tags_code);
+/* True = wake that pull. context is the held pull's; properties are the message's, for SQL92. */
+typedef bool (*pull_hold_match)(void *context, int64_t tags_code, struct slice properties);
 /* The pull is to be run again, without holding. The memory of context is its owner's again. */
 typedef void (*pull_hold_resume)(struct broker *broker, void *context);
 typedef void (*pull_hold_drop)(void *context); /* its connection is gone, or the broker stops: free it */
@@ -34,7 +34,7 @@ struct pull_hold *pull_hold_new(uv_loop_t *loop, struct broker *broker, uint32_t
 /* 0; ERROR_BUSY or ERROR_NO_MEMORY: not taken, answer now. */
 int pull_hold_add(struct pull_hold *hold, const struct pull_hold_request *request);
 /* A message of that queue was applied: matching pulls are due, and run by pull_hold_wake. Cheap when nobody waits. */
-void pull_hold_arrived(struct pull_hold *hold, struct slice topic, int32_t queue_id, int64_t tags_code);
+void pull_hold_arrived(struct pull_hold *hold, struct slice topic, int32_t queue_id, int64_t tags_code, struct slice properties);
 /* End of a turn's apply: runs all that are due. */
 void pull_hold_wake(struct pull_hold *hold);
 /* All of that queue, or with queue_id -1 of that topic, are due (topic deleted, offsets reset): they run at the next pull_hold_wake. */

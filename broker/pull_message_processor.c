@@ -6,6 +6,8 @@
  *  4. Nothing new: held (pull_hold) until a message that passes the filter is applied, or the deadline; then it runs once more, answered
  *     whatever it finds.
  *
+ * Tags are looked up in the queue's units; an SQL92 expression needs the records' properties, and clients do not look at them again.
+ *
  * Any node serves reads. A follower that lags must not call a leader's offset illegal: what is beyond its own maximum is "nothing new" there, never 21.
  *
  * Follows org.apache.rocketmq.broker.processor.PullMessageProcessor 4.9.8.
@@ -26,6 +28,7 @@
 #include "broker/message_append.h"
 #include "broker/pull_hold.h"
 #include "broker/send_message_processor.h"
+#include "broker/sql_program.h"
 #include "broker/subscription_group.h"
 #include "broker/topic_config.h"
 #include "proto/headers.h"
@@ -41,10 +44,11 @@ enum pull_sys_flag {
 
 #define OFFSET_MOVED_EVENTS_PER_SECOND 100
 
-struct tag_filter {
+struct pull_filter {
     bool all;
     uint32_t count;
     const int32_t *codes;
+    struct sql_program *program; /* decides alone when it is there */
 };
 
 struct pull {
@@ -53,13 +57,14 @@ struct pull {
     uint64_t started_us;
     struct pull_message_request_header header;
     bool first; /* may be held and commits its offset */
+    struct sql_program *program; /* of the request's own expression, once it was held with it; borrowed */
 };
 
 /* A pull that waits. Its slices and codes stand behind it. */
 struct held_pull {
     struct broker *broker;
     struct pull pull;
-    struct tag_filter filter;
+    struct pull_filter filter; /* owns its program */
     bool beyond; /* asked for what is behind this node's maximum */
     _Alignas(int32_t) uint8_t bytes[];
 };
@@ -72,9 +77,9 @@ struct cold_pull {
     struct get_message_result result;
 };
 
-static bool tag_filter_match(void *context, int64_t tags_code)
+static bool tags_match(void *context, int64_t tags_code)
 {
-    const struct tag_filter *filter = context;
+    const struct pull_filter *filter = context;
     if (filter->all)
         return true;
     for (uint32_t i = 0; i < filter->count; i++) {
@@ -84,10 +89,17 @@ static bool tag_filter_match(void *context, int64_t tags_code)
     return false;
 }
 
-static struct tag_filter tag_filter_of(const struct subscription_data *data)
+static bool record_match(void *context, struct slice record)
+{
+    const struct pull_filter *filter = context;
+    struct message_dispatch dispatch;
+    return message_dispatch_decode(record, &dispatch) == 0 && sql92_match(filter->program->code, dispatch.properties);
+}
+
+static struct pull_filter tag_filter_of(const struct subscription_data *data)
 {
     bool all = data->class_filter_mode || data->sub_string.size == 0 || slice_equal_text(data->sub_string, SUBSCRIPTION_ALL);
-    return (struct tag_filter){.all = all, .count = (uint32_t)data->code_count, .codes = data->codes};
+    return (struct pull_filter){.all = all, .count = (uint32_t)data->code_count, .codes = data->codes};
 }
 
 /* ---- answers ---- */
@@ -281,14 +293,23 @@ static void record_offset_moved(struct broker *broker, const struct pull *pull, 
 
 static void run_pull(struct broker *broker, struct pull *pull);
 
-static bool held_match(void *context, int64_t tags_code)
+static bool held_match(void *context, int64_t tags_code, struct slice properties)
 {
     struct held_pull *held = context;
     const struct pull_message_request_header *header = &held->pull.header;
     /* A follower that catches up meets many messages before the offset that is asked for. */
     if (held->beyond && message_store_max_offset(&held->broker->store, header->topic, header->queue_id) <= header->queue_offset)
         return false;
-    return tag_filter_match(&held->filter, tags_code);
+    if (held->filter.program != NULL)
+        return sql92_match(held->filter.program->code, properties);
+    return tags_match(&held->filter, tags_code);
+}
+
+static void held_free(void *context)
+{
+    struct held_pull *held = context;
+    sql_program_release(held->filter.program);
+    free(held);
 }
 
 static void held_resume(struct broker *broker, void *context)
@@ -306,7 +327,7 @@ static void held_resume(struct broker *broker, void *context)
         held->pull.started_us = env_monotonic_us(&broker->env);
         run_pull(broker, &held->pull);
     }
-    free(held);
+    held_free(held);
 }
 
 static struct slice copy_slice(uint8_t **at, struct slice slice)
@@ -321,7 +342,7 @@ static struct slice copy_slice(uint8_t **at, struct slice slice)
 }
 
 /* True: it waits. */
-static bool hold(struct broker *broker, const struct pull *pull, const struct tag_filter *filter, bool beyond)
+static bool hold(struct broker *broker, const struct pull *pull, const struct pull_filter *filter, bool beyond)
 {
     const struct pull_message_request_header *header = &pull->header;
     int64_t timeout_ms = broker->config.long_polling_enable ? header->suspend_timeout_ms : broker->config.short_polling_time_mills;
@@ -346,6 +367,8 @@ static bool hold(struct broker *broker, const struct pull *pull, const struct ta
     held->pull.header.topic = copy_slice(&at, header->topic);
     held->pull.header.subscription = copy_slice(&at, header->subscription);
     held->pull.header.expression_type = copy_slice(&at, header->expression_type);
+    sql_program_hold(filter->program);
+    held->pull.program = (header->sys_flag & PULL_SUBSCRIPTION) != 0 ? filter->program : NULL;
     struct pull_hold_request request = {
         .topic = held->pull.header.topic,
         .queue_id = header->queue_id,
@@ -355,26 +378,41 @@ static bool hold(struct broker *broker, const struct pull *pull, const struct ta
         .context = held,
         .match = filter->all && !beyond ? NULL : held_match,
         .resume = held_resume,
-        .drop = free,
+        .drop = held_free,
     };
     if (pull_hold_add(broker->holds, &request) == 0)
         return true;
     broker_stats_limit_hit(broker->stats, LIMIT_HIT_HELD_PULLS);
-    free(held);
+    held_free(held);
     return false;
 }
 
 /* ---- the pull itself ---- */
 
-static void finish_pull(struct broker *broker, struct pull *pull, struct tag_filter *filter)
+/* Records that are read through the mapping for their properties: few where that may wait for the disk. 0 = any number. */
+static uint32_t records_max(struct broker *broker, const struct pull_message_request_header *header)
+{
+    const struct consume_queue *queue = message_store_queue(&broker->store, header->topic, header->queue_id, false, NULL);
+    struct consume_queue_unit unit;
+    if (queue == NULL || !consume_queue_get(queue, header->queue_offset, &unit) || !cold_read_needed(broker, unit.physical_offset))
+        return 0;
+    return LIMIT_FILTER_COLD_RECORDS;
+}
+
+static void finish_pull(struct broker *broker, struct pull *pull, struct pull_filter *filter)
 {
     const struct pull_message_request_header *header = &pull->header;
     const struct reply_to *to = &pull->reply_to;
     struct get_message_result result;
-    const struct message_filter store_filter = {.context = filter, .match_tags = tag_filter_match};
+    const struct message_filter tag_filter = {.context = filter, .match_tags = tags_match};
+    const struct message_filter sql_filter = {
+        .context = filter,
+        .match_record = record_match,
+        .records_max = filter->program == NULL ? 0 : records_max(broker, header),
+    };
+    const struct message_filter *store_filter = filter->program != NULL ? &sql_filter : filter->all ? NULL : &tag_filter;
     int32_t count = header->max_msg_nums < 1 ? 1 : header->max_msg_nums; /* Go asks for 0 and gets one */
-    message_store_get_message(&broker->store, header->topic, header->queue_id, header->queue_offset, count,
-                              filter->all ? NULL : &store_filter, &result);
+    message_store_get_message(&broker->store, header->topic, header->queue_id, header->queue_offset, count, store_filter, &result);
 
     bool leads = dledger_commit_log_accepting(broker->log);
     bool beyond = false;
@@ -432,6 +470,33 @@ static void refuse_expression(struct broker *broker, const struct reply_to *to, 
                  data->expression_type.size > 64 ? 64 : (int)data->expression_type.size, (const char *)data->expression_type.data);
 }
 
+/* The group's program for that text, or a new one; one more owner. NULL with error filled. */
+static struct sql_program *program_of_text(struct broker *broker, const struct pull *pull, struct slice text, struct error *error)
+{
+    struct client_group *clients = client_registry_consumer_group(broker->clients, pull->header.consumer_group);
+    struct client_subscription *stored = clients == NULL ? NULL : client_registry_subscription(clients, pull->header.topic);
+    struct sql_program *program = pull->program;
+    if (program == NULL && stored != NULL && slice_equal(stored->data.sub_string, text))
+        program = stored->program;
+    if (program == NULL)
+        return sql_program_new(text, error);
+    sql_program_hold(program);
+    return program;
+}
+
+static void finish_with_sql_text(struct broker *broker, struct pull *pull, struct slice text)
+{
+    struct error error;
+    struct pull_filter filter = {.program = program_of_text(broker, pull, text, &error)};
+    if (filter.program == NULL) {
+        reply_simple(broker, &pull->reply_to, error.code == ERROR_INVALID ? RESPONSE_SUBSCRIPTION_PARSE_FAILED : error_response_code(error.code),
+                     "parse the consumer's subscription failed: %s", error.message);
+        return;
+    }
+    finish_pull(broker, pull, &filter);
+    sql_program_release(filter.program);
+}
+
 static void finish_with_text(struct broker *broker, struct pull *pull)
 {
     const struct pull_message_request_header *header = &pull->header;
@@ -442,10 +507,12 @@ static void finish_with_text(struct broker *broker, struct pull *pull)
     int rv = subscription_data_build(&data, &arena, header->topic, header->subscription, header->expression_type, &error);
     if (rv != 0) {
         reply_simple(broker, &pull->reply_to, RESPONSE_SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed");
+    } else if (subscription_data_is_sql(&data) && broker->config.enable_property_filter) {
+        finish_with_sql_text(broker, pull, data.sub_string);
     } else if (!subscription_data_is_tag(&data)) {
         refuse_expression(broker, &pull->reply_to, &data);
     } else {
-        struct tag_filter filter = tag_filter_of(&data);
+        struct pull_filter filter = tag_filter_of(&data);
         finish_pull(broker, pull, &filter);
     }
     arena_close(&arena);
@@ -478,18 +545,27 @@ static void finish_with_heart_beat(struct broker *broker, struct pull *pull, con
          * own text says so with PULL_SUBSCRIPTION and never gets here; SQL is the broker's work alone. */
         bool tags = header->expression_type.size == 0 || slice_equal_text(header->expression_type, EXPRESSION_TYPE_TAG);
         if (tags && header->subscription.size == 0 && subscription_data_is_tag(data)) {
-            struct tag_filter all = {.all = true};
+            struct pull_filter all = {.all = true};
             finish_pull(broker, pull, &all);
             return;
         }
         reply_simple(broker, to, RESPONSE_SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest");
         return;
     }
-    if (!subscription_data_is_tag(data)) {
+    bool sql = subscription_data_is_sql(data);
+    if (sql && subscription->program == NULL) {
+        /* Its heart-beat was taken, so that one expression that is wrong does not stop the group's other topics. */
+        if (subscription->program_version == 0 || subscription->program_version >= header->sub_version)
+            reply_simple(broker, to, RESPONSE_FILTER_DATA_NOT_EXIST, "The consumer's filter data not exist!" FAQ_SUGGESTION);
+        else
+            reply_simple(broker, to, RESPONSE_FILTER_DATA_NOT_LATEST, "the consumer's consumer filter data not latest");
+        return;
+    }
+    if (sql ? !broker->config.enable_property_filter : !subscription_data_is_tag(data)) {
         refuse_expression(broker, to, data);
         return;
     }
-    struct tag_filter filter = tag_filter_of(data);
+    struct pull_filter filter = sql ? (struct pull_filter){.program = subscription->program} : tag_filter_of(data);
     finish_pull(broker, pull, &filter);
 }
 
@@ -549,6 +625,7 @@ static void pull_message(struct broker *broker, struct request *request)
     pull.peer = request->peer;
     pull.started_us = env_monotonic_us(&broker->env);
     pull.first = true;
+    pull.program = NULL;
     run_pull(broker, &pull);
 }
 

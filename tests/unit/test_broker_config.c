@@ -168,13 +168,13 @@ static bool shows(void (*show)(const struct broker_config *, struct buffer *), c
 
 START_TEST(shown)
 {
-    ck_assert_int_eq(take("enablePropertyFilter=true\nlistenPort=12345\nwarmMapedFileEnable=true\n"), 0);
+    ck_assert_int_eq(take("enableConsumeQueueExt=true\nlistenPort=12345\nwarmMapedFileEnable=true\n"), 0);
     ck_assert_int_eq(broker_config_finish(&config, &error), 0);
-    ck_assert(strstr(warnings, "enablePropertyFilter=true has no effect") != NULL);
+    ck_assert(strstr(warnings, "enableConsumeQueueExt=true has no effect") != NULL);
     ck_assert(shows(broker_config_properties, "listenPort=12345\n"));
-    ck_assert_msg(shows(broker_config_properties, "enablePropertyFilter=false\n"), "what is not built is reported as off");
+    ck_assert_msg(shows(broker_config_properties, "enableConsumeQueueExt=false\n"), "what is not built is reported as off");
     ck_assert(shows(broker_config_properties, "rejectTransactionMessage=false\n"));
-    ck_assert(shows(broker_config_properties, "storeReplyMessageEnable=false\n"));
+    ck_assert(shows(broker_config_properties, "storeReplyMessageEnable=true\n"));
     ck_assert(shows(broker_config_print, "warmMapedFileEnable=true   # no effect: "));
     ck_assert(shows(broker_config_print, "listenPort=12345\n"));
     struct buffer table;

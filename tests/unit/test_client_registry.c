@@ -93,6 +93,87 @@ START_TEST(a_heart_beat_binds)
 }
 END_TEST
 
+/* One heart-beat with an SQL92 expression on T. */
+static struct client_subscription *sql_beat(const char *expression, const char *type, int64_t version)
+{
+    struct subscription_data subscription;
+    struct consumer_data consumer = {.group_name = SLICE_LITERAL("g"), .subscriptions = &subscription, .subscription_count = 1};
+    struct heartbeat_data data = {.client_id = SLICE_LITERAL("a"), .consumers = &consumer, .consumer_count = 1};
+    struct remoting_command command = {.language = 9, .version = 317};
+    struct request request = {.command = &command, .reply_to = {.connection_id = 1}};
+    ck_assert(message_host_parse(SLICE_LITERAL("10.0.0.1:5555"), &request.peer));
+    arena_init(&arena, 0);
+    ck_assert_int_eq(subscription_data_build(&subscription, &arena, SLICE_LITERAL("T"), slice_of_text(expression), slice_of_text(type), NULL), 0);
+    subscription.sub_version = version;
+    ck_assert_int_eq(client_registry_heart_beat(broker, &request, &data), 0);
+    arena_close(&arena);
+    return client_registry_subscription(group("g"), SLICE_LITERAL("T"));
+}
+
+START_TEST(expressions_are_compiled_when_their_text_changes)
+{
+    const struct slice three = SLICE_LITERAL("n\x01" "3");
+    struct client_subscription *subscription = sql_beat("n >", "SQL92", 1);
+    ck_assert_ptr_null(subscription->program);
+    ck_assert_int_eq(subscription->program_version, 0);
+    subscription = sql_beat("n > 2", "SQL92", 2);
+    struct sql_program *program = subscription->program;
+    ck_assert(sql92_match(program->code, three));
+    ck_assert_int_eq(subscription->program_version, 2);
+    subscription = sql_beat("n > 2", "SQL92", 3);
+    ck_assert_msg(subscription->program == program, "the same text was compiled again");
+    ck_assert_uint_eq(program->owners, 1);
+    ck_assert_int_eq(subscription->program_version, 3);
+    subscription = sql_beat("n > 5", "SQL92", 3);
+    ck_assert_msg(subscription->program == program, "a version that is not newer was taken");
+
+    /* A pull waits with it while the subscription goes on. */
+    sql_program_hold(program);
+    subscription = sql_beat("n > 5", "SQL92", 4);
+    ck_assert(!sql92_match(subscription->program->code, three));
+    ck_assert(sql92_match(program->code, three));
+    ck_assert_uint_eq(program->owners, 1);
+    sql_program_release(program);
+
+    subscription = sql_beat("n >", "SQL92", 5);
+    ck_assert_ptr_null(subscription->program);
+    ck_assert_msg(subscription->program_version == 4, "28 needs the last one that compiled");
+    program = sql_beat("n > 5", "SQL92", 6)->program;
+    sql_program_hold(program);
+    ck_assert_ptr_null(sql_beat("*", "TAG", 7)->program);
+    ck_assert_uint_eq(program->owners, 1);
+    sql_program_release(program);
+
+    program = sql_beat("n > 2", "SQL92", 8)->program;
+    sql_program_hold(program);
+    client_registry_connection_closed(broker, 1);
+    ck_assert_ptr_null(group("g"));
+    ck_assert(sql92_match(program->code, three));
+    sql_program_release(program);
+}
+END_TEST
+
+START_TEST(programs_are_bounded)
+{
+    static char text[SQL92_EXPRESSION_MAX + 1];
+    static struct sql_program *programs[SQL_PROGRAM_BYTES_MAX / SQL92_EXPRESSION_MAX];
+    const struct slice expression = slice_of((const uint8_t *)text, SQL92_EXPRESSION_MAX);
+    struct error error;
+    size_t count = 0;
+    memset(text, ' ', SQL92_EXPRESSION_MAX);
+    memcpy(text, "n > 2", 5);
+    while ((programs[count] = sql_program_new(expression, &error)) != NULL)
+        ck_assert_uint_lt(++count, sizeof programs / sizeof *programs);
+    ck_assert_int_eq(error.code, ERROR_BUSY);
+    ck_assert_uint_gt(count, 100);
+    sql_program_release(programs[0]);
+    programs[0] = sql_program_new(expression, &error);
+    ck_assert_ptr_nonnull(programs[0]);
+    while (count > 0)
+        sql_program_release(programs[--count]);
+}
+END_TEST
+
 START_TEST(the_whole_group_is_told_once_of_each_change)
 {
     beat(1, "a", "g", one_topic, "*", 1);
@@ -310,6 +391,8 @@ int main(void)
     TCase *test = tcase_create("clients");
     tcase_add_checked_fixture(test, set_up, tear_down);
     tcase_add_test(test, a_heart_beat_binds);
+    tcase_add_test(test, expressions_are_compiled_when_their_text_changes);
+    tcase_add_test(test, programs_are_bounded);
     tcase_add_test(test, the_whole_group_is_told_once_of_each_change);
     tcase_add_test(test, one_more_notice_when_the_retry_topic_is_there);
     tcase_add_test(test, groups_that_do_not_want_notices);

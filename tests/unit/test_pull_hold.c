@@ -8,6 +8,7 @@
 struct waiter {
     int resumed, dropped;
     int64_t wants; /* tags code */
+    const char *text; /* not NULL: these properties */
 };
 
 static uv_loop_t loop;
@@ -16,9 +17,13 @@ static struct pull_hold *hold;
 static int order[8], order_count;
 static struct waiter waiters[8];
 
-static bool match(void *context, int64_t tags_code)
+static const struct slice no_properties;
+
+static bool match(void *context, int64_t tags_code, struct slice properties)
 {
     struct waiter *waiter = context;
+    if (waiter->text != NULL)
+        return slice_equal_text(properties, waiter->text);
     return waiter->wants == tags_code;
 }
 
@@ -77,22 +82,36 @@ static int add(int which, const char *topic, int32_t queue_id, uint64_t connecti
     return pull_hold_add(hold, &request);
 }
 
+START_TEST(woken_by_properties)
+{
+    waiters[0].text = "n\x01" "1";
+    ck_assert_int_eq(add(0, "T", 0, 1, 1000, false, 0), 0);
+    pull_hold_arrived(hold, SLICE_LITERAL("T"), 0, 0, no_properties);
+    pull_hold_arrived(hold, SLICE_LITERAL("T"), 0, 0, SLICE_LITERAL("n\x01" "2"));
+    pull_hold_wake(hold);
+    ck_assert_int_eq(waiters[0].resumed, 0);
+    pull_hold_arrived(hold, SLICE_LITERAL("T"), 0, 5, SLICE_LITERAL("n\x01" "1"));
+    pull_hold_wake(hold);
+    ck_assert_int_eq(waiters[0].resumed, 1);
+}
+END_TEST
+
 START_TEST(woken_by_queue_and_tag)
 {
     ck_assert_int_eq(add(0, "T", 0, 1, 1000, true, 0), 0);
     ck_assert_int_eq(add(1, "T", 0, 1, 1000, false, 7), 0);
     ck_assert_int_eq(add(2, "T", 1, 2, 1000, true, 0), 0);
     ck_assert_int_eq(add(3, "U", 0, 2, 1000, true, 0), 0);
-    pull_hold_arrived(hold, SLICE_LITERAL("T"), 0, 5);
+    pull_hold_arrived(hold, SLICE_LITERAL("T"), 0, 5, no_properties);
     ck_assert_msg(waiters[0].resumed == 0, "only pull_hold_wake runs it");
-    pull_hold_arrived(hold, SLICE_LITERAL("T"), 0, 5);
+    pull_hold_arrived(hold, SLICE_LITERAL("T"), 0, 5, no_properties);
     pull_hold_wake(hold);
     ck_assert_int_eq(waiters[0].resumed, 1);
     ck_assert_int_eq(waiters[1].resumed, 0);
     ck_assert_int_eq(pull_hold_count(hold), 3);
-    pull_hold_arrived(hold, SLICE_LITERAL("T"), 0, 7);
-    pull_hold_arrived(hold, SLICE_LITERAL("T"), 1, 7);
-    pull_hold_arrived(hold, SLICE_LITERAL("nobody"), 1, 7);
+    pull_hold_arrived(hold, SLICE_LITERAL("T"), 0, 7, no_properties);
+    pull_hold_arrived(hold, SLICE_LITERAL("T"), 1, 7, no_properties);
+    pull_hold_arrived(hold, SLICE_LITERAL("nobody"), 1, 7, no_properties);
     pull_hold_wake(hold);
     ck_assert_int_eq(waiters[1].resumed, 1);
     ck_assert_int_eq(waiters[2].resumed, 1);
@@ -123,7 +142,7 @@ START_TEST(connection_closed)
     ck_assert_int_eq(add(0, "T", 0, 1, 1000, true, 0), 0);
     ck_assert_int_eq(add(1, "T", 1, 1, 1000, true, 0), 0);
     ck_assert_int_eq(add(2, "T", 1, 2, 1000, true, 0), 0);
-    pull_hold_arrived(hold, SLICE_LITERAL("T"), 1, 0); /* also those that are due already */
+    pull_hold_arrived(hold, SLICE_LITERAL("T"), 1, 0, no_properties); /* also those that are due already */
     pull_hold_connection_closed(hold, 1);
     pull_hold_connection_closed(hold, 99);
     pull_hold_wake(hold);
@@ -139,7 +158,7 @@ START_TEST(bounded)
     for (int i = 0; i < 5; i++)
         ck_assert_int_eq(add(i, "T", i, 1, 1000, true, 0), 0);
     ck_assert_int_eq(add(5, "T", 0, 1, 1000, true, 0), ERROR_BUSY);
-    pull_hold_arrived(hold, SLICE_LITERAL("T"), 0, 0);
+    pull_hold_arrived(hold, SLICE_LITERAL("T"), 0, 0, no_properties);
     pull_hold_wake(hold);
     ck_assert_int_eq(add(5, "T", 0, 1, 1000, true, 0), 0);
     struct pull_hold_request large = {.topic = SLICE_LITERAL("T"), .bytes = LIMIT_HELD_BYTES, .drop = drop, .context = &waiters[6]};
@@ -181,6 +200,7 @@ int main(void)
     TCase *tcase = tcase_create("pull_hold");
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, woken_by_queue_and_tag);
+    tcase_add_test(tcase, woken_by_properties);
     tcase_add_test(tcase, deadlines);
     tcase_add_test(tcase, connection_closed);
     tcase_add_test(tcase, bounded);
