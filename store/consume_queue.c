@@ -386,6 +386,28 @@ int consume_queue_recover(struct consume_queue *queue, int64_t physical_offset, 
     return end == queue->max_offset && !*damaged && queue->max_offset > first_in_files(queue) ? 0 : cut_at(queue, end, error);
 }
 
+int consume_queue_clear_tail(struct consume_queue *queue, struct error *error)
+{
+    uint64_t from = byte_of(queue->max_offset);
+    int rv = mapped_file_queue_cut(&queue->files, from, error);
+    struct mapped_file *file = rv == 0 ? mapped_file_queue_find(&queue->files, from) : NULL;
+    if (file == NULL)
+        return rv;
+    for (uint64_t at = from - file->start, to; at < queue->files.file_size; at = to) {
+        static const uint8_t zeros[PAGE];
+        to = at / PAGE * PAGE + PAGE;
+        if (to > queue->files.file_size)
+            to = queue->files.file_size;
+        if (memcmp(file->map + at, zeros, to - at) == 0)
+            continue;
+        memset(file->map + at, 0, to - at); /* it has a block: something was written there */
+        if (!queue->dirty || queue->dirty_from > file->start + at)
+            queue->dirty_from = file->start + at;
+        queue->dirty = true;
+    }
+    return 0;
+}
+
 int consume_queue_correct_min(struct consume_queue *queue, int64_t physical_offset, struct error *error)
 {
     if (queue->files.count == 0)

@@ -52,6 +52,9 @@ int64_t consume_queue_lower_bound(const struct consume_queue *queue, int64_t phy
 /* After a start: like consume_queue_truncate, and looks at the units around the cut. *damaged: a unit there is broken, the queue now ends
  * before it and lacks records before physical_offset. */
 int consume_queue_recover(struct consume_queue *queue, int64_t physical_offset, bool *damaged, struct error *error);
+/* After a start that cannot trust what lies behind the end (units of records that no longer exist, which a power cut let through): zeroes it. Reads
+ * the rest of the last file. */
+int consume_queue_clear_tail(struct consume_queue *queue, struct error *error);
 /* Drops all units whose record is at or behind physical_offset; remembers the new maximum. */
 int consume_queue_truncate(struct consume_queue *queue, int64_t physical_offset, struct error *error);
 /* Advances min_offset over units before physical_offset and removes files that only hold such units. */

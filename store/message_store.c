@@ -183,6 +183,11 @@ int message_store_recover(struct message_store *store, int64_t position, struct 
     }
     for (node = table->head; node != NULL; node = node->hh.next) {
         struct consume_queue *queue = &node->queue;
+        if (store->records_lost) {
+            rv = consume_queue_clear_tail(queue, error);
+            if (rv != 0)
+                return rv;
+        }
         rv = consume_queue_correct_min(queue, log_min, error);
         if (rv != 0)
             return rv;

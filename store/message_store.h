@@ -38,6 +38,8 @@ struct message_store {
     /* Set by the caller before message_store_recover(): what a sync of an earlier run made durable (the checkpoint's synced_dispatched_position).
      * Units behind it count as not synced, whoever wrote them. 0: nothing is known, the first sync covers everything. */
     int64_t synced_position;
+    /* Set by the caller before message_store_recover(): records that queues know may be gone for good (class A after a power cut). */
+    bool records_lost;
     int64_t earliest_time_ms; /* of earliest_min_offset, -1 = not looked up; private */
     int64_t earliest_min_offset;
     bool sync_broken; /* a sync failed: nothing is promised durable any more in this run */
