@@ -48,7 +48,7 @@ class NameServer:
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
-        check(self.process.wait(5) == 0, f"mqnamesrv ended with status {self.process.returncode}")
+        check(self.process.wait(5 * remoting.PATIENCE) == 0, f"mqnamesrv ended with status {self.process.returncode}")
 
 
 def registration(topics, counter=1):
