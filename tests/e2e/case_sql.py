@@ -120,3 +120,26 @@ def sql_filters():
             expect(pull(stored(0, "g")), 1, "pull", NOT_SUPPORTED)
             expect(check_config(client, "n > 1"), 1, "46", NOT_SUPPORTED)
             expect(pull(remoting.pull_fields("T", 0, 0)), 0, "tags need no key")
+
+
+@case
+def sql_filters_on_old_messages():
+    """A pull that would read many records from the disk stops early and says where to go on."""
+    with Cluster(nodes=1, settings=["enablePropertyFilter=true"]) as cluster:
+        cluster.create_topic("T", 2)
+        with remoting.Connection(cluster.broker(0), 5.0) as connection:
+            def send(queue, properties, body):
+                answer = connection.request(remoting.SEND_V2, remoting.send_fields("T", queue, properties), body)
+                check(answer.code == 0, f"send: {answer}")
+
+            for n in range(100):
+                send(0, f"n\x01{n}", b"%d" % n)
+            for _ in range(70):
+                send(1, "", bytes(1 << 20))
+            offset, found, pulls = 0, [], 0
+            while offset < 100:
+                answer = connection.request(remoting.PULL, own(offset, "n = 5 OR n >= 97"))
+                check(answer.code in (0, 20) and offset < int(answer.ext["nextBeginOffset"]) <= offset + 32, f"pull at {offset}: {answer}")
+                found += bodies(answer)
+                offset, pulls = int(answer.ext["nextBeginOffset"]), pulls + 1
+            check(found == [b"5", b"97", b"98", b"99"] and pulls == 4, f"{found} in {pulls} pulls")
