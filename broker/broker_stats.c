@@ -9,6 +9,7 @@
 #include "broker/broker.h"
 #include "broker/broker_stats_manager.h"
 #include "broker/client_call.h"
+#include "broker/cold_read.h"
 #include "broker/forward.h"
 #include "broker/listener.h"
 #include "broker/log.h"
@@ -16,6 +17,7 @@
 #include "broker/pull_hold.h"
 #include "broker/schedule.h"
 #include "broker/send_message_processor.h"
+#include "broker/transaction.h"
 #include "proto/topic_validator.h"
 
 #define SLOW_PUT_US 500000u /* DefaultMessageStore#putMessage */
@@ -355,17 +357,20 @@ static void put_traffic(const struct broker_stats *stats, const struct broker_st
 static void put_queues(const struct broker_stats *stats, const struct broker_stats_sink *sink)
 {
     struct broker *broker = stats->broker;
+    uint64_t cold_wait_ms;
+    uint32_t cold_jobs = cold_reader_jobs(broker->cold_reads, &cold_wait_ms);
     put(sink, "sendThreadPoolQueueSize", "%u", send_message_processor_pending(broker->sends));
     put(sink, "sendThreadPoolQueueCapacity", "%u", LIMIT_PENDING_SENDS);
-    put(sink, "sendThreadPoolQueueHeadWaitTimeMills", "0");
-    put(sink, "pullThreadPoolQueueSize", "0");
-    put(sink, "pullThreadPoolQueueCapacity", "%d", broker->config.held_pulls_max);
-    put(sink, "pullThreadPoolQueueHeadWaitTimeMills", "0");
+    put(sink, "sendThreadPoolQueueHeadWaitTimeMills", "%llu", (unsigned long long)send_message_processor_oldest_ms(broker->sends));
+    /* What waits for the disk; most of it are pulls. */
+    put(sink, "pullThreadPoolQueueSize", "%u", cold_jobs);
+    put(sink, "pullThreadPoolQueueCapacity", "%u", LIMIT_COLD_WAITING + LIMIT_COLD_READS);
+    put(sink, "pullThreadPoolQueueHeadWaitTimeMills", "%llu", (unsigned long long)cold_wait_ms);
     put(sink, "queryThreadPoolQueueSize", "0");
     put(sink, "queryThreadPoolQueueCapacity", "%u", LIMIT_COLD_WAITING);
     put(sink, "queryThreadPoolQueueHeadWaitTimeMills", "0");
-    put(sink, "EndTransactionQueueSize", "0");
-    put(sink, "EndTransactionThreadPoolQueueCapacity", "0");
+    put(sink, "EndTransactionQueueSize", "%u", end_transactions_pending(transaction_ends(broker->transactions)));
+    put(sink, "EndTransactionThreadPoolQueueCapacity", "%u", LIMIT_ENDS_IN_FLIGHT);
     put(sink, "pageCacheLockTimeMills", "0");
     put(sink, "remainTransientStoreBufferNumbs", "2147483647");
 }

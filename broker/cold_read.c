@@ -109,6 +109,7 @@ int cold_read_start(struct cold_reader *reader, struct cold_read *read)
     if (reader->stopped || reader->waiting_count >= LIMIT_COLD_WAITING)
         return ERROR_BUSY;
     read->reader = reader;
+    read->queued_us = env_monotonic_us(&reader->broker->env);
     read->code = 0;
     read->size = 0;
     for (uint32_t i = 0; i < read->count; i++)
@@ -118,6 +119,13 @@ int cold_read_start(struct cold_reader *reader, struct cold_read *read)
     reader->waiting_count++;
     start_next(reader);
     return 0;
+}
+
+uint32_t cold_reader_jobs(const struct cold_reader *reader, uint64_t *head_wait_ms)
+{
+    const struct cold_read *first = STAILQ_FIRST(&reader->waiting);
+    *head_wait_ms = first == NULL ? 0 : (env_monotonic_us(&reader->broker->env) - first->queued_us) / 1000;
+    return reader->waiting_count + reader->running;
 }
 
 void cold_read_free(struct cold_read *read)

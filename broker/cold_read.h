@@ -33,6 +33,7 @@ struct cold_read {
 
     /* private */
     struct cold_reader *reader;
+    uint64_t queued_us;
     int code;
     uv_work_t work;
     STAILQ_ENTRY(cold_read) next;
@@ -44,6 +45,8 @@ int cold_read_start(struct cold_reader *reader, struct cold_read *read);
 void cold_read_free(struct cold_read *read);
 /* A record so far behind the commit position that its pages may be gone from memory. */
 bool cold_read_needed(struct broker *broker, int64_t physical_offset);
+/* Jobs that wait or are at the pool, and how long the first one has waited for a place there, in ms. */
+uint32_t cold_reader_jobs(const struct cold_reader *reader, uint64_t *head_wait_ms);
 /* Waiting jobs end with ERROR_STOPPED; those at the pool are waited for: `idle` is called from the loop, or at once. */
 void cold_reader_stop(struct cold_reader *reader, void (*idle)(void *argument), void *argument);
 void cold_reader_free(struct cold_reader *reader);

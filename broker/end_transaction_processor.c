@@ -58,6 +58,11 @@ struct end_transactions *end_transactions_new(void)
     return calloc(1, sizeof(struct end_transactions));
 }
 
+uint32_t end_transactions_pending(const struct end_transactions *ends)
+{
+    return ends->count;
+}
+
 void end_transactions_free(struct end_transactions *ends)
 {
     if (ends == NULL)

@@ -39,7 +39,7 @@ struct pending_send {
     int32_t queue_id; /* as answered: the real one, not the schedule queue */
     int64_t queue_offset;
     int64_t physical_offset;
-    uint64_t started_us;
+    uint64_t started_us; /* 0: free */
     uint64_t bytes;
     uint32_t messages;
     struct stats_item *stats; /* of the topic as stored; held */
@@ -120,6 +120,18 @@ uint32_t send_message_processor_pending(const struct send_message_processor *sen
     return sends->pending_count;
 }
 
+uint64_t send_message_processor_oldest_ms(const struct send_message_processor *sends)
+{
+    uint64_t now_us = env_monotonic_us(&sends->broker->env), oldest_us = now_us;
+    for (const struct pending_slab *slab = sends->slabs; slab != NULL && sends->pending_count > 0; slab = slab->next) {
+        for (uint32_t i = 0; i < PENDING_SLAB; i++) {
+            if (slab->sends[i].started_us != 0 && slab->sends[i].started_us < oldest_us)
+                oldest_us = slab->sends[i].started_us;
+        }
+    }
+    return (now_us - oldest_us) / 1000;
+}
+
 /* ---- answers ---- */
 
 /* Every answer to a send carries these two, errors too: Go takes a missing TRACE_ON for "off". */
@@ -178,6 +190,7 @@ static struct pending_send *take_pending(struct send_message_processor *sends)
         sends->slabs = slab;
         sends->allocated += PENDING_SLAB;
         for (uint32_t i = 0; i < PENDING_SLAB; i++) {
+            slab->sends[i].started_us = 0;
             slab->sends[i].next_free = sends->free_sends;
             sends->free_sends = &slab->sends[i];
         }
@@ -198,6 +211,7 @@ static void give_pending(struct pending_send *pending)
     stats_item_release(pending->stats);
     pending->stats = NULL;
     pending->batch_offsets = NULL;
+    pending->started_us = 0;
     pending->next_free = sends->free_sends;
     sends->free_sends = pending;
     sends->pending_count--;

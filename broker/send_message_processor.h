@@ -18,6 +18,8 @@ struct send_message_processor *send_message_processor_new(struct broker *broker,
 /* All pending sends have been answered (the log has stopped). */
 void send_message_processor_free(struct send_message_processor *sends);
 uint32_t send_message_processor_pending(const struct send_message_processor *sends);
+/* How long the oldest of them has waited. Looks at all: for people, not for every second. */
+uint64_t send_message_processor_oldest_ms(const struct send_message_processor *sends);
 
 /* reply_message_processor.c: a send of 324 or 325 whose checks are passed; it is answered there. topic and queue_id: where it is to be stored. */
 struct reply_send {

@@ -45,5 +45,6 @@ void transaction_append_failed(struct broker *broker, const struct append_entry_
 struct end_transactions *transaction_ends(struct transaction *transaction);
 struct end_transactions *end_transactions_new(void);
 void end_transactions_free(struct end_transactions *ends);
+uint32_t end_transactions_pending(const struct end_transactions *ends);
 
 #endif
