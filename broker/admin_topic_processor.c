@@ -160,8 +160,12 @@ static void note_if_unused(void *argument, struct consume_queue *queue)
     struct cleaning *cleaning = argument;
     struct slice topic = slice_of_text(queue->topic);
     if (cleaning->failed || is_system(cleaning->broker, topic) || topic_config_find(cleaning->broker->topics, topic) != NULL ||
-        topic_config_is_coming(cleaning->broker->topics, topic) || (cleaning->count > 0 && strcmp(cleaning->topics[cleaning->count - 1], queue->topic) == 0))
+        topic_config_is_coming(cleaning->broker->topics, topic))
         return;
+    for (size_t i = 0; i < cleaning->count; i++) {
+        if (strcmp(cleaning->topics[i], queue->topic) == 0)
+            return;
+    }
     if (cleaning->count == cleaning->capacity) {
         size_t capacity = cleaning->capacity == 0 ? 16 : 2 * cleaning->capacity;
         char **topics = realloc(cleaning->topics, capacity * sizeof *topics);

@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import threading
 import time
@@ -317,6 +318,33 @@ def a_reply_through_a_follower():
             opaque = replier.send(SEND_REPLY_V2, reply_fields("asker@1"), b"the reply")
             requester.respond(requester.next_request(PUSH_REPLY))
             answer = replier.answer(opaque)
+            check(answer.code == 0 and answer.ext["queueOffset"] == "0", f"{answer}")
+
+
+@case
+def queues_of_no_topic_are_cleaned():
+    """Files that a deletion could not remove, here put back by hand."""
+    with Cluster(nodes=1) as cluster:
+        for topic in ("T", "GONE"):
+            cluster.create_topic(topic, 2)
+        with remoting.Connection(cluster.broker(0)) as client:
+            for topic in ("T", "GONE"):
+                check(client.request(remoting.SEND_V2, remoting.send_fields(topic, 1), b"x").code == 0, "send")
+        folder = os.path.join(cluster.folder, "n0", "store", "consumequeue")
+        shutil.copytree(os.path.join(folder, "GONE"), os.path.join(cluster.folder, "kept"))
+        check(remoting.ask(cluster.broker(0), 215, {"topic": "GONE"}).code == 0, "215")
+        wait_for("its queues to be gone", 5, lambda: not os.path.exists(os.path.join(folder, "GONE")))
+        cluster.stop()
+        shutil.copytree(os.path.join(cluster.folder, "kept"), os.path.join(folder, "GONE"))
+        cluster.restart(0)
+        cluster.leader()
+        with remoting.Connection(cluster.broker(0)) as client:
+            check(os.path.exists(os.path.join(folder, "GONE", "1")), "the start has cleaned up already: this case shows nothing")
+            check(client.request(CLEAN_TOPICS, {}).code == 0, "316")
+            check(not os.path.exists(os.path.join(folder, "GONE", "1")), "the queue is still there")
+            check(max_offset(client, "T", 1) == 1, "another topic's is not")
+            cluster.create_topic("GONE", 2)
+            answer = client.request(remoting.SEND_V2, remoting.send_fields("GONE", 1), b"anew")
             check(answer.code == 0 and answer.ext["queueOffset"] == "0", f"{answer}")
 
 

@@ -13,6 +13,7 @@
 #include "proto/request_code.h"
 #include "proto/response_code.h"
 #include "tests/lib/fake_server.h"
+#include "tests/lib/run_suite.h"
 
 /* Runs mqadmin with output into `out`. */
 static int run(char *out, size_t size, const char *const *arguments)
@@ -62,6 +63,15 @@ START_TEST(test_usage)
     ck_assert_ptr_nonnull(strstr(out, "--readQueueNums takes a number"));
     ck_assert_int_eq(RUN(out, "updateTopic", "-t", "T"), ADMIN_USAGE);
     ck_assert_int_eq(RUN(out, "updateTopic", "-t", "a b", "-b", "127.0.0.1:1"), ADMIN_USAGE);
+    ck_assert_int_eq(RUN(out, "resetOffsetByTime", "-g", "g", "-t", "T", "-s", "yesterday"), ADMIN_USAGE);
+    ck_assert_ptr_nonnull(strstr(out, "--timestamp takes milliseconds"));
+    ck_assert_int_eq(RUN(out, "resetOffsetByTime", "-g", "g", "-t", "T", "-s", "2026-01-01#00:00:00:000", "-f", "maybe"), ADMIN_USAGE);
+    ck_assert_int_eq(RUN(out, "skipAccumulatedMessage", "-g", "g"), ADMIN_USAGE);
+    ck_assert_int_eq(RUN(out, "cloneGroupOffset", "-s", "g", "-d", "h"), ADMIN_USAGE);
+    ck_assert_int_eq(RUN(out, "queryCq", "-t", "T", "-q", "x", "-i", "0"), ADMIN_USAGE);
+    ck_assert_int_eq(RUN(out, "queryCq", "-t", "T", "-q", "0", "-i", "0", "-c", "5000"), ADMIN_USAGE);
+    ck_assert_int_eq(RUN(out, "printMsgByQueue", "-t", "T", "-i", "0"), ADMIN_USAGE);
+    ck_assert_int_eq(RUN(out, "brokerConsumeStats", "-b", "127.0.0.1:1", "-l", "-5"), ADMIN_USAGE);
     ck_assert_int_eq(RUN(out, "bench", "--window", "1", "--conns", "2"), ADMIN_USAGE);
     ck_assert_int_eq(RUN(out, "bench", "--pids", "999999999"), ADMIN_USAGE);
 }
@@ -77,6 +87,12 @@ START_TEST(test_nobody_there)
     ck_assert_int_eq(RUN(out, "topicList", "-n", dead), ADMIN_FAILED);
     ck_assert_ptr_nonnull(strstr(out, dead));
     ck_assert_int_eq(RUN(out, "leader", "-n", dead), ADMIN_FAILED);
+    ck_assert_int_eq(RUN(out, "producer", "-b", dead), ADMIN_FAILED);
+    ck_assert_int_eq(RUN(out, "statsAll", "-n", dead), ADMIN_FAILED);
+    ck_assert_int_eq(RUN(out, "consumerStatus", "-g", "g", "-b", dead), ADMIN_FAILED);
+    ck_assert_int_eq(RUN(out, "resetOffsetByTime", "-g", "g", "-t", "T", "-s", "now", "-n", dead), ADMIN_FAILED);
+    ck_assert_int_eq(RUN(out, "printMsg", "-t", "T", "-n", dead), ADMIN_FAILED);
+    ck_assert_int_eq(RUN(out, "queryCq", "-t", "T", "-q", "0", "-i", "0", "-b", dead), ADMIN_FAILED);
     ck_assert_int_eq(RUN(out, "brokerStatus", "-b", dead), ADMIN_FAILED);
     ck_assert_int_eq(RUN(out, "sendMessage", "-n", dead, "-t", "T", "-p", "x"), ADMIN_FAILED);
 }
@@ -379,9 +395,5 @@ int main(void)
     tcase_add_test(bench, test_bench_histogram);
     tcase_add_test(bench, test_bench_processes);
     suite_add_tcase(suite, bench);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }
