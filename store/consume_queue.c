@@ -400,10 +400,11 @@ int consume_queue_clear_tail(struct consume_queue *queue, struct error *error)
             to = queue->files.file_size;
         if (memcmp(file->map + at, zeros, to - at) == 0)
             continue;
-        memset(file->map + at, 0, to - at); /* it has a block: something was written there */
-        if (!queue->dirty || queue->dirty_from > file->start + at)
-            queue->dirty_from = file->start + at;
-        queue->dirty = true;
+        /* It has a block: something was written there. Later syncs end where the queue does, so this one is due here. */
+        memset(file->map + at, 0, to - at);
+        rv = queue->files.env->ops->sync_map(queue->files.env, file->map + at, to - at);
+        if (rv != 0)
+            return error_set(error, ERROR_IO, "sync %s: %s", queue->files.dir, strerror(-rv));
     }
     return 0;
 }
