@@ -596,7 +596,7 @@ bool checker_converged(void)
     for (int i = 1; i <= world.nodes; i++) {
         struct machine *machine = world.machines[i];
         struct replica *replica = &machine->replica;
-        if (!machine_runs(machine) || machine->outcast || replica->driver.commit != raft_driver_last(&replica->driver) ||
+        if (!machine_runs(machine) || machine->stopping || machine->outcast || replica->driver.commit != raft_driver_last(&replica->driver) ||
             replica->applied != replica->driver.commit || replica->ledger.last_index != first->ledger.last_index ||
             replica->ledger.last_chain != first->ledger.last_chain || replica->gather_count > 0 || replica->pending_head != NULL)
             return false;
@@ -618,6 +618,41 @@ static void compare_logs(struct machine *machine)
         if (a == NULL || b == NULL || sizes[0] != sizes[1] || memcmp(a, b, sizes[0]) != 0)
             violation(machine->id, "its segment at %llu differs from n0's", (unsigned long long)at);
     }
+}
+
+struct listing {
+    struct env *env;
+    const char *path;
+    bool tell;
+    uint64_t sum;
+};
+
+static uint64_t look_at_files(struct env *env, const char *path, bool tell);
+
+static int look_at_file(void *argument, const char *name, bool is_dir)
+{
+    struct listing *listing = argument;
+    char path[512];
+    uint64_t size = 0;
+    snprintf(path, sizeof path, "%s/%s", listing->path, name);
+    if (is_dir) {
+        listing->sum += look_at_files(listing->env, path, listing->tell);
+        return 0;
+    }
+    const uint8_t *bytes = sim_env_bytes(listing->env->context, path, &size);
+    uint32_t crc = crc32c(crc32c(0, path, strlen(path)), bytes, size);
+    listing->sum += ((uint64_t)crc << 32 | crc) * 0x9E3779B97F4A7C15u >> 8;
+    if (listing->tell)
+        fprintf(stderr, "    %s %llu bytes, crc %08x\n", path, (unsigned long long)size, crc);
+    return 0;
+}
+
+/* A number that names and contents of all files below give; a directory without any says nothing. */
+static uint64_t look_at_files(struct env *env, const char *path, bool tell)
+{
+    struct listing listing = {env, path, tell, 0};
+    env->ops->list(env, path, look_at_file, &listing);
+    return listing.sum;
 }
 
 /* Queues and table made anew from the log alone. */
@@ -651,8 +686,11 @@ static void compare_with_rebuild(struct machine *machine)
     }
     if (table_hash(&table) != table_hash(&machine->table))
         violation(machine->id, "its metadata are not what its log makes");
-    if (sim_env_digest(&scratch, ROOT "/consumequeue/") != sim_env_digest(&machine->disk, ROOT "/consumequeue/"))
+    if (look_at_files(&scratch.env, ROOT "/consumequeue", false) != look_at_files(&machine->disk.env, ROOT "/consumequeue", false)) {
+        look_at_files(&scratch.env, ROOT "/consumequeue", true);
+        look_at_files(&machine->disk.env, ROOT "/consumequeue", true);
         violation(machine->id, "its consume queues differ from a rebuild");
+    }
     message_store_close(&store);
     sim_env_close(&scratch);
 }

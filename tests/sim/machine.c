@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "store/index_service.h"
 #include "tests/sim/checker.h"
 #include "tests/sim/workload.h"
 
@@ -396,6 +397,12 @@ void machine_start(struct machine *machine)
         machine_died(machine);
         return;
     }
+    const struct index_service *index = machine->store.index;
+    TRACE(2, machine->id, "queues and index complete up to %lld (checkpoint %llu, synced %llu, same boot %d), %zu index files from %lld to %lld, applied %llu",
+          (long long)machine->store.recovered_position, (unsigned long long)machine->replica.checkpoint.dispatched_position,
+          (unsigned long long)machine->replica.checkpoint.synced_dispatched_position, machine->replica.same_boot, index->count,
+          index->count == 0 ? 0 : (long long)index->files[0]->begin_physical_offset,
+          index->count == 0 ? 0 : (long long)index->files[index->count - 1]->end_physical_offset, (unsigned long long)machine->replica.applied);
     network_begin(machine);
     machine_after(machine);
 }
@@ -535,12 +542,13 @@ static void on_stop_step(const struct world_event *event)
         }
     }
     bool power = machine->power_after_stop;
+    bool clean = replica->checkpoint.clean && replica->save.result == 0;
     TRACE(1, machine->id, "has stopped cleanly");
     replica_close(replica);
     message_store_close(&machine->store);
     network_end(machine, false);
     forget_process(machine);
-    machine->clean = true;
+    machine->clean = clean;
     machine->power_after_stop = false;
     if (power)
         machine_power_cut(machine);

@@ -110,7 +110,7 @@ static void print_output(struct child *child)
     if (child->output == NULL)
         return;
     rewind(child->output);
-    for (int i = 0; i < 40 && fgets(line, sizeof line, child->output) != NULL; i++)
+    for (int i = 0; i < 100 && fgets(line, sizeof line, child->output) != NULL; i++)
         fputs(line, stdout);
 }
 
