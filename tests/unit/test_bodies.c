@@ -23,6 +23,7 @@
 #include "proto/subscription_group_wrapper.h"
 #include "proto/topic_list.h"
 #include "proto/topic_stats_table.h"
+#include "tests/lib/run_suite.h"
 
 #define assert_slice(slice, text)                                                                                      \
     ck_assert_msg(slice_equal_text(slice, text), "is '%.*s'", (int)(slice).size, (const char *)(slice).data)
@@ -580,9 +581,5 @@ int main(void)
     tcase_add_test(tcase, client_checks);
     tcase_add_test(tcase, arenas);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

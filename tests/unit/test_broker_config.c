@@ -5,6 +5,7 @@
 
 #include "broker/broker_config.h"
 #include "store/log_sink.h"
+#include "tests/lib/run_suite.h"
 
 static struct broker_config config;
 static struct error error;
@@ -232,9 +233,5 @@ int main(void)
     tcase_add_test(tcase, changes_while_running);
     tcase_add_test(tcase, files);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -7,6 +7,7 @@
 
 #include "../lib/sim_env.h"
 #include "broker/limits.h"
+#include "tests/lib/run_suite.h"
 
 static struct sim_env sim;
 static struct broker_stats_manager *manager;
@@ -195,9 +196,5 @@ int main(void)
     tcase_add_test(tcase, levels_and_rates_of_groups);
     tcase_set_timeout(tcase, 60);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -7,6 +7,7 @@
 
 #include "proto/decimal.h"
 #include "tests/lib/hex.h"
+#include "tests/lib/run_suite.h"
 
 START_TEST(test_slice)
 {
@@ -175,9 +176,5 @@ int main(void)
     tcase_add_test(tcase, test_cursor);
     tcase_add_test(tcase, test_decimal);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tests/lib/sim_env.h"
+#include "tests/lib/run_suite.h"
 
 #define PATH "/checkpoint"
 #define SLOT 73728u
@@ -230,9 +231,5 @@ int main(void)
     tcase_add_test(tcase, test_crash_at_each_call);
     tcase_add_test(tcase, test_full_disk);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -16,6 +16,7 @@
 #include "broker/listener.h"
 #include "proto/request_code.h"
 #include "store/log_sink.h"
+#include "tests/lib/run_suite.h"
 
 #define CLIENTS 2
 
@@ -316,9 +317,5 @@ int main(void)
     tcase_add_test(tcase, a_stop_ends_what_waits);
     tcase_set_timeout(tcase, 60);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -14,6 +14,7 @@
 #include "proto/request_code.h"
 #include "proto/response_code.h"
 #include "tests/lib/fake_server.h"
+#include "tests/lib/run_suite.h"
 
 /* What the servers of one test share. Scripts run on the servers' threads. */
 static struct {
@@ -674,9 +675,5 @@ int main(void)
     tcase_add_test(tcase, test_bad_messages);
     tcase_add_test(tcase, test_fault_latency);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -12,6 +12,7 @@
 #include "proto/request_code.h"
 #include "proto/response_code.h"
 #include "tests/lib/fake_server.h"
+#include "tests/lib/run_suite.h"
 
 static struct {
     struct fake_server name_server, broker, other;
@@ -530,9 +531,5 @@ int main(void)
     tcase_set_timeout(below, 30);
     tcase_add_test(below, test_remoting);
     suite_add_tcase(suite, below);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -1,5 +1,6 @@
 /* Clients: heart-beats bind, newer subscriptions win, notices go to the whole group, closed and silent connections leave, limits of names. */
 #include "../lib/broker_state.h"
+#include "tests/lib/run_suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -405,9 +406,5 @@ int main(void)
     tcase_add_test(test, bad_names);
     tcase_add_test(test, a_new_leader_makes_what_its_consumers_need);
     suite_add_tcase(suite, test);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

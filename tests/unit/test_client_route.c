@@ -5,6 +5,7 @@
 
 #include "client/message_client_id_setter.h"
 #include "client/queue_selector.h"
+#include "tests/lib/run_suite.h"
 
 static const char two_brokers[] =
     "{\"brokerDatas\":[{\"brokerAddrs\":{\"0\":\"127.0.0.1:20911\"},\"brokerName\":\"broker-b\",\"cluster\":"
@@ -241,9 +242,5 @@ int main(void)
     tcase_add_test(tcase, test_latency_fault);
     tcase_add_test(tcase, test_unique_id);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

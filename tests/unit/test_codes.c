@@ -1,6 +1,7 @@
 /* Code tables: names and numbers as RocketMQ has them (spec: remoting.md 2). */
 #include "proto/request_code.h"
 #include "proto/response_code.h"
+#include "tests/lib/run_suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -76,9 +77,5 @@ int main(void)
     tcase_add_test(tcase, test_tables);
     tcase_add_test(tcase, test_numbers);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -16,6 +16,7 @@
 #include "proto/remoting_command.h"
 #include "store/log_sink.h"
 #include "store/mapped_file_queue.h"
+#include "tests/lib/run_suite.h"
 
 static uv_loop_t loop;
 static struct remoting_server *server;
@@ -432,9 +433,5 @@ int main(void)
     tcase_add_test(tcase, ids_and_limit);
     tcase_add_test(tcase, port_in_use);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

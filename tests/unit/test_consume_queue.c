@@ -4,6 +4,7 @@
 #include "proto/buffer.h"
 
 #include "../lib/sim_env.h"
+#include "tests/lib/run_suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -356,9 +357,5 @@ int main(void)
     tcase_add_test(tcase, every_call_fails_once);
     tcase_add_test(tcase, synced_units_survive_power_cuts);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

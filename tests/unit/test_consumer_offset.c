@@ -1,5 +1,6 @@
 /* Consumer offsets: the table, gathering, order of commits, who is told what, what is read before its commit. */
 #include "../lib/broker_state.h"
+#include "tests/lib/run_suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -238,9 +239,5 @@ int main(void)
     tcase_add_test(test, many_values_are_cut_into_records_and_the_last_one_tells);
     tcase_add_test(test, deletions_take_offsets_along);
     suite_add_tcase(suite, test);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

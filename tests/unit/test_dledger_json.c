@@ -1,5 +1,6 @@
 /* DLedger's own protocol, with the examples of store.md 8.8. */
 #include "proto/dledger_json.h"
+#include "tests/lib/run_suite.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -149,9 +150,5 @@ int main(void)
     tcase_add_test(tcase, base64);
     tcase_add_test(tcase, answers);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -5,6 +5,7 @@
 #include "store/state_file.h"
 
 #include "../lib/sim_env.h"
+#include "tests/lib/run_suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -336,9 +337,5 @@ int main(void)
     tcase_add_test(tcase, state_file);
     tcase_add_test(tcase, state_file_under_faults);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

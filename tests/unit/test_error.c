@@ -1,5 +1,6 @@
 /* The error list and the message that grows on its way up. */
 #include "proto/error.h"
+#include "tests/lib/run_suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -64,9 +65,5 @@ int main(void)
     tcase_add_test(tcase, test_long_texts);
     tcase_add_test(tcase, test_rows);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "proto/utf8.h"
+#include "tests/lib/run_suite.h"
 
 static int32_t hash(const char *text)
 {
@@ -113,9 +114,5 @@ int main(void)
     tcase_add_test(tcase, test_index_key);
     tcase_add_test(tcase, test_tags_code);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -8,6 +8,7 @@
 
 #include "proto/request_code.h"
 #include "tests/lib/hex.h"
+#include "tests/lib/run_suite.h"
 
 static struct remoting_command command;
 static struct buffer frame;
@@ -336,9 +337,5 @@ int main(void)
     tcase_add_test(tcase, test_unknown_keys);
     tcase_add_test(tcase, test_odd_values);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

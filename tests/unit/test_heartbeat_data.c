@@ -1,5 +1,6 @@
 /* Heart-beats as the Java, Go and C++ clients send them (remoting.md 5.5, 7.13). */
 #include "proto/heartbeat_data.h"
+#include "tests/lib/run_suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -201,9 +202,5 @@ int main(void)
     tcase_add_test(tcase, every_prefix_is_an_error);
     tcase_add_test(tcase, memory_follows_the_size_of_the_text);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

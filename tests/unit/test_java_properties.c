@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "tests/lib/hex.h"
+#include "tests/lib/run_suite.h"
 
 /* All pairs as "line key=[value];". */
 static void check_load(const char *text, const char *expected)
@@ -128,9 +129,5 @@ int main(void)
     tcase_add_test(tcase, test_store);
     tcase_add_test(tcase, test_round_trip);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

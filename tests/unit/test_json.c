@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "tests/lib/hex.h"
+#include "tests/lib/run_suite.h"
 
 static struct json_document document;
 static struct error error;
@@ -411,9 +412,5 @@ int main(void)
     tcase_add_test(tcase, test_write_double);
     tcase_add_test(tcase, test_round_trip);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -6,6 +6,7 @@
 
 #include "broker/namesrv_config.h"
 #include "broker/namesrv_kv_config_manager.h"
+#include "tests/lib/run_suite.h"
 
 static char dir[64];
 static char path[128];
@@ -242,9 +243,5 @@ int main(void)
     tcase_add_test(settings, test_config_refuses_wrong_values);
     tcase_add_test(settings, test_config_update_is_all_or_nothing);
     suite_add_tcase(suite, settings);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "tests/lib/ledger_fixture.h"
+#include "tests/lib/run_suite.h"
 
 /* ---- bytes ---- */
 
@@ -577,9 +578,5 @@ int main(void)
     tcase_add_test(tcase, test_real_files);
     tcase_add_test(tcase, test_real_threads);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

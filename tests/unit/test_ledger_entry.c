@@ -6,6 +6,7 @@
 
 #include "proto/error.h"
 #include "tests/lib/hex.h"
+#include "tests/lib/run_suite.h"
 
 /* store.md 1.13 */
 static const char golden_message[] =
@@ -152,9 +153,5 @@ int main(void)
     tcase_add_test(tcase, test_refused);
     tcase_add_test(tcase, test_blank);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "tests/lib/ledger_fixture.h"
+#include "tests/lib/run_suite.h"
 
 /* ---- crashes ---- */
 
@@ -541,9 +542,5 @@ int main(void)
     tcase_add_test(tcase, test_missing_files);
     tcase_add_loop_test(tcase, test_lives, 0, 20);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -1,5 +1,6 @@
 /* Mapped file queues on real files: names, lookup, add, cut, trim, pins, and what open refuses. */
 #include "store/mapped_file_queue.h"
+#include "tests/lib/run_suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -268,9 +269,5 @@ int main(void)
     tcase_add_test(tcase, open_refuses);
     tcase_add_test(tcase, failed_add_leaves_nothing);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -1,5 +1,6 @@
 /* The message record, its properties, ids and batch bodies, with the vectors of store.md 1 and remoting.md 10. */
 #include "proto/message.h"
+#include "tests/lib/run_suite.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -636,9 +637,5 @@ int main(void)
     tcase_add_test(tcase, properties_are_written_without_a_separator_behind);
     tcase_add_test(tcase, batch_bytes);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

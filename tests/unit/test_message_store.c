@@ -9,6 +9,7 @@
 
 #include "../lib/hex.h"
 #include "../lib/sim_env.h"
+#include "tests/lib/run_suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -1057,9 +1058,5 @@ int main(void)
     tcase_add_test(tcase, clean_stop_needs_no_rebuild);
     tcase_add_test(tcase, many_queues);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -1,5 +1,6 @@
 /* Metadata records: what each part does, equal logs give equal snapshots, a snapshot gives the tables back, replay touches the store alone. */
 #include "../lib/broker_state.h"
+#include "tests/lib/run_suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -337,9 +338,5 @@ int main(void)
     tcase_add_test(test, submitting);
     tcase_add_test(test, groups_on_first_use);
     suite_add_tcase(suite, test);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -4,6 +4,7 @@
 
 #include "broker/limits.h"
 #include "broker/pull_hold.h"
+#include "tests/lib/run_suite.h"
 
 struct waiter {
     int resumed, dropped;
@@ -207,9 +208,5 @@ int main(void)
     tcase_add_test(tcase, whole_topic);
     tcase_add_test(tcase, dropped_at_close);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

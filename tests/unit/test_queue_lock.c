@@ -1,5 +1,6 @@
 /* Queue locks: one owner, renewals without a record, expiry by the leader's clock, a new leader's patience, releases, races on their way. */
 #include "../lib/broker_state.h"
+#include "tests/lib/run_suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -229,9 +230,5 @@ int main(void)
     tcase_add_test(test, refusals);
     tcase_add_test(test, a_topic_deleted_while_a_record_is_on_its_way);
     suite_add_tcase(suite, test);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -6,6 +6,7 @@
 #include <zlib.h>
 
 #include "proto/topic_config_serialize_wrapper.h"
+#include "tests/lib/run_suite.h"
 
 #define assert_slice(slice, text)                                                                                      \
     ck_assert_msg(slice_equal_text(slice, text), "is '%.*s'", (int)(slice).size, (const char *)(slice).data)
@@ -243,9 +244,5 @@ int main(void)
     tcase_add_test(tcase, crc);
     tcase_add_test(tcase, wrapper_alone);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -13,6 +13,7 @@
 #include "broker/registrar.h"
 #include "broker/topic_config.h"
 #include "tests/lib/fake_server.h"
+#include "tests/lib/run_suite.h"
 
 #define SERVERS 2
 
@@ -446,9 +447,5 @@ int main(void)
     tcase_add_test(tcase, test_listeners_and_permission);
     tcase_add_test(tcase, test_addresses);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -8,6 +8,7 @@
 
 #include "proto/utf8.h"
 #include "tests/lib/hex.h"
+#include "tests/lib/run_suite.h"
 
 static struct remoting_command command;
 static uint8_t *frame; /* of exactly the frame's size, so that ASan sees a byte too far */
@@ -560,9 +561,5 @@ int main(void)
     tcase_add_test(tcase, test_write_limits);
     tcase_add_test(tcase, test_binary_code_is_cut);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "dledger/replica.h"
+#include "tests/lib/run_suite.h"
 
 #define NODES 3
 #define SEGMENT (1u << 20)
@@ -491,9 +492,5 @@ int main(void)
     tcase_add_test(tcase, test_lagging_follower);
     tcase_add_test(tcase, test_wiped_member);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

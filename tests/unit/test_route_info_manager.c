@@ -4,6 +4,7 @@
 
 #include "broker/namesrv_route_info_manager.h"
 #include "proto/topic_route_data.h"
+#include "tests/lib/run_suite.h"
 
 static struct route_info_manager manager;
 
@@ -434,9 +435,5 @@ int main(void)
     tcase_add_test(tcase, test_bad_names);
     tcase_add_test(tcase, test_limits);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "broker/schedule.h"
+#include "tests/lib/run_suite.h"
 
 static int64_t level_ms[LIMIT_DELAY_LEVELS + 1];
 static int count;
@@ -73,9 +74,5 @@ int main(void)
     tcase_add_test(tcase, level_of_a_message);
     tcase_add_test(tcase, due);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

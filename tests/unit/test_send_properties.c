@@ -5,6 +5,7 @@
 
 #include "broker/send_properties.h"
 #include "proto/message.h"
+#include "tests/lib/run_suite.h"
 
 #define CLUSTER SLICE_LITERAL("CLUSTER\001c1")
 #define REGION SLICE_LITERAL("MSG_REGION\001r1\002TRACE_ON\001true")
@@ -108,9 +109,5 @@ int main(void)
     tcase_add_test(tcase, limits);
     tcase_add_test(tcase, destination);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -1,5 +1,6 @@
 /* The machine in memory keeps its promises: what was synced survives, what was not may be lost or torn, a dead process changes nothing. */
 #include "tests/lib/sim_env.h"
+#include "tests/lib/run_suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -305,9 +306,5 @@ int main(void)
     tcase_add_test(tcase, test_mapped_stores);
     tcase_add_test(tcase, test_digest_and_clock);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "proto/java_number.h"
+#include "tests/lib/run_suite.h"
 
 /* "a=3.5;b=x" as a record holds it. */
 static size_t to_properties(const char *text, uint8_t out[256])
@@ -502,9 +503,5 @@ int main(void)
     tcase_add_test(tcase, test_integers);
     tcase_add_test(tcase, test_doubles);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

@@ -1,5 +1,6 @@
 /* Tag expressions by FilterAPI's rules, matching, and the JSON of the different clients (remoting.md 3.6, 5.6). */
 #include "proto/subscription_data.h"
+#include "tests/lib/run_suite.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -256,9 +257,5 @@ int main(void)
     tcase_add_test(tcase, bad_json_is_named);
     tcase_add_test(tcase, a_copy_lives_alone);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -1,5 +1,6 @@
 /* Topics: built-in ones, the rules of auto-creation, one record for many waiting sends, deletion and incarnations, cached queues. */
 #include "../lib/broker_state.h"
+#include "tests/lib/run_suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -234,9 +235,5 @@ int main(void)
     tcase_add_test(test, a_built_in_topic_goes_back_to_its_defaults);
     tcase_add_test(test, queues_are_opened_once_and_forgotten_with_the_topic);
     suite_add_tcase(suite, test);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "proto/cluster_info.h"
+#include "tests/lib/run_suite.h"
 
 #define assert_slice(slice, text)                                                                                      \
     ck_assert_msg(slice_equal_text(slice, text), "is '%.*s'", (int)(slice).size, (const char *)(slice).data)
@@ -142,9 +143,5 @@ int main(void)
     tcase_add_test(tcase, wrong_routes);
     tcase_add_test(tcase, cluster);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -1,5 +1,6 @@
 /* Topic names: rules, texts and sets of remoting.md 7.9 and 7.10. */
 #include "proto/topic_validator.h"
+#include "tests/lib/run_suite.h"
 
 #include <check.h>
 
@@ -79,9 +80,5 @@ int main(void)
     tcase_add_test(tcase, groups);
     tcase_add_test(tcase, sets);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

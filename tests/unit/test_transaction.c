@@ -6,6 +6,7 @@
 
 #include "broker/transaction.h"
 #include "proto/topic_validator.h"
+#include "tests/lib/run_suite.h"
 
 static struct half_set set;
 static struct half_set copy;
@@ -343,9 +344,5 @@ int main(void)
     tcase_add_test(applied, applied_alike);
     tcase_add_test(applied, limit_of_halves);
     suite_add_tcase(suite, applied);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }
