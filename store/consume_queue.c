@@ -284,6 +284,16 @@ int64_t consume_queue_lower_bound(const struct consume_queue *queue, int64_t phy
     return lower_bound(queue, queue->min_offset, queue->max_offset, physical_offset);
 }
 
+/* Zeros are synced like units: or a power cut brings back what was there. */
+static void note_cleared(struct consume_queue *queue, uint64_t from, uint64_t to)
+{
+    if (!queue->dirty || queue->dirty_from > from)
+        queue->dirty_from = from;
+    queue->dirty = true;
+    if (queue->dirty_to < to)
+        queue->dirty_to = to;
+}
+
 /* The queue ends at `end` from now on. */
 static int cut_at(struct consume_queue *queue, int64_t end, struct error *error)
 {
@@ -308,9 +318,7 @@ static int cut_at(struct consume_queue *queue, int64_t end, struct error *error)
     if (from < to) {
         /* Room behind the end reads as zeros, now and after any crash: these bytes have blocks, they were written before. */
         memset(mapped_file_queue_at(&queue->files, from, 1), 0, to - from);
-        if (!queue->dirty || queue->dirty_from > from)
-            queue->dirty_from = from;
-        queue->dirty = true;
+        note_cleared(queue, from, to);
     }
     set_end(queue, end);
     return 0;
@@ -400,11 +408,8 @@ int consume_queue_clear_tail(struct consume_queue *queue, struct error *error)
             to = queue->files.file_size;
         if (memcmp(file->map + at, zeros, to - at) == 0)
             continue;
-        /* It has a block: something was written there. Later syncs end where the queue does, so this one is due here. */
-        memset(file->map + at, 0, to - at);
-        rv = queue->files.env->ops->sync_map(queue->files.env, file->map + at, to - at);
-        if (rv != 0)
-            return error_set(error, ERROR_IO, "sync %s: %s", queue->files.dir, strerror(-rv));
+        memset(file->map + at, 0, to - at); /* it has a block: something was written there */
+        note_cleared(queue, file->start + at, file->start + to);
     }
     return 0;
 }
@@ -424,7 +429,7 @@ int consume_queue_sync(struct consume_queue *queue)
     struct env *env = queue->files.env;
     int rv = 0;
     if (queue->dirty) {
-        uint64_t end = byte_of(queue->max_offset);
+        uint64_t end = consume_queue_dirty_end(queue);
         for (uint64_t at = queue->dirty_from; rv == 0 && at < end;) {
             struct mapped_file *file = mapped_file_queue_find(&queue->files, at);
             if (file == NULL)
@@ -437,6 +442,7 @@ int consume_queue_sync(struct consume_queue *queue)
             return ERROR_IO;
         queue->dirty = false;
         queue->dirty_from = end;
+        queue->dirty_to = 0;
     }
     return mapped_file_queue_sync_dir(&queue->files) == 0 ? 0 : ERROR_IO;
 }

@@ -34,6 +34,7 @@ struct consume_queue {
     uint32_t tail_units;
     uint64_t reserved_end; /* byte up to which the last file has disk blocks for sure */
     uint64_t dirty_from;   /* first byte not synced, when dirty */
+    uint64_t dirty_to;     /* bytes behind the end that were cleared up to here and not synced, 0 = none */
 };
 
 int consume_queue_open(struct consume_queue *queue, struct env *env, const char *dir, const char *topic, int32_t queue_id,
@@ -60,5 +61,11 @@ int consume_queue_truncate(struct consume_queue *queue, int64_t physical_offset,
 /* Advances min_offset over units before physical_offset and removes files that only hold such units. */
 int consume_queue_correct_min(struct consume_queue *queue, int64_t physical_offset, struct error *error);
 int consume_queue_sync(struct consume_queue *queue);
+/* End of what is dirty, which begins at dirty_from. */
+static inline uint64_t consume_queue_dirty_end(const struct consume_queue *queue)
+{
+    uint64_t end = (uint64_t)queue->max_offset * CONSUME_QUEUE_UNIT_SIZE;
+    return queue->dirty_to > end ? queue->dirty_to : end;
+}
 
 #endif

@@ -64,7 +64,7 @@ static bool add_dir(struct message_store_sync_job *job, const char *dir, size_t 
 static bool collect_queue(struct message_store_sync_job *job, const struct consume_queue *queue)
 {
     const struct mapped_file_queue *files = &queue->files;
-    uint64_t end = (uint64_t)queue->max_offset * CONSUME_QUEUE_UNIT_SIZE;
+    uint64_t end = consume_queue_dirty_end(queue);
     for (uint64_t at = queue->dirty_from; queue->dirty && at < end;) {
         struct mapped_file *file = mapped_file_queue_find(files, at);
         if (file == NULL)
@@ -180,6 +180,7 @@ int message_store_sync_begin(struct message_store *store, struct message_store_s
         table->dirty = node->dirty_next;
         node->listed = false;
         node->queue.dirty = false;
+        node->queue.dirty_to = 0;
         node->queue.files.dir_dirty = false;
     }
     table->dir_dirty = false;
