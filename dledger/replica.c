@@ -297,6 +297,8 @@ static int find_configuration(struct replica *replica, raft_index committed, str
     return 0;
 }
 
+static void fill_checkpoint(struct replica *replica, struct checkpoint *checkpoint);
+
 static int start_driver(struct replica *replica, raft_index committed, struct error *error)
 {
     int rv;
@@ -304,6 +306,9 @@ static int start_driver(struct replica *replica, raft_index committed, struct er
     if (committed == 0)
         committed = 1; /* entry 1 is the configuration that every member wrote at the first start */
     rv = find_configuration(replica, committed, error);
+    /* A mute member may have fetched entries of a term in which it never voted. */
+    if (rv == 0 && replica->votes.term < replica->ledger.last_term)
+        rv = vote_file_save(&replica->votes, replica->ledger.last_term, 0, error);
     if (rv == 0)
         rv = raft_driver_start(&replica->driver, committed, replica->configuration_index, buffer_slice(&replica->configuration), error);
     if (rv != 0)
@@ -311,8 +316,14 @@ static int start_driver(struct replica *replica, raft_index committed, struct er
     replica->phase = REPLICA_RUNNING;
     replica->mute_reason = PEER_NOT_MUTE;
     if (replica->checkpoint.forgot) {
+        /* At once, or a restart within the next second would make it mute again and wait for everybody. */
+        struct error ignored;
+        char path[512];
         replica->checkpoint.forgot = false;
-        replica->checkpoint_dirty = true;
+        fill_checkpoint(replica, &replica->checkpoint);
+        path_in(replica, "checkpoint", path, sizeof path);
+        if (checkpoint_save(&replica->checkpoint, replica->env, path, &ignored) != 0)
+            replica->checkpoint_dirty = true;
     }
     raft_driver_persisted(&replica->driver, raft_driver_last(&replica->driver));
     replica->io.hello_changed(replica->io.context);
@@ -375,7 +386,6 @@ static int bootstrap(struct replica *replica, struct error *error)
 }
 
 static bool apply_committed(struct replica *replica, raft_index target, uint32_t count_max);
-static void fill_checkpoint(struct replica *replica, struct checkpoint *checkpoint);
 
 /* Raft index of the first entry that ends behind position, last + 1 when there is none. */
 static raft_index index_at(const struct replica *replica, uint64_t position)
