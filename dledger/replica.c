@@ -307,7 +307,7 @@ static int start_driver(struct replica *replica, raft_index committed, struct er
         committed = 1; /* entry 1 is the configuration that every member wrote at the first start */
     rv = find_configuration(replica, committed, error);
     /* A mute member may have fetched entries of a term in which it never voted. */
-    if (rv == 0 && replica->votes.term < replica->ledger.last_term)
+    if (rv == 0 && replica->phase == REPLICA_MUTE && replica->votes.term < replica->ledger.last_term)
         rv = vote_file_save(&replica->votes, replica->ledger.last_term, 0, error);
     if (rv == 0)
         rv = raft_driver_start(&replica->driver, committed, replica->configuration_index, buffer_slice(&replica->configuration), error);
