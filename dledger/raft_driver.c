@@ -241,6 +241,15 @@ static void send_message(struct raft_driver *driver, struct raft_message *messag
     driver->io.send(driver->io.context, message->server_id, &out, NULL, 0);
 }
 
+/* Who wins an election appends a barrier in the same step, from which there is no way back: without room for it a member does not stand for
+ * election. It still votes and follows. */
+static bool barrier_fits(struct raft_driver *driver)
+{
+    const struct ledger *ledger = driver->ledger;
+    uint32_t size = LEDGER_ENTRY_HEADER_SIZE + 8;
+    return raft_driver_make_room(driver, ledger_place(ledger, ledger->end_position, size) + size + LEDGER_BLANK_SIZE, 1) == 0;
+}
+
 static int driver_step(struct raft_driver *driver, struct raft_event *event)
 {
     struct raft_update update;
@@ -572,6 +581,9 @@ void raft_driver_tick(struct raft_driver *driver)
             return;
         }
         driver->leader_tick_ms = now;
+    } else if (!barrier_fits(driver)) {
+        driver->timeout_ms = now + driver->options.election_timeout_ms;
+        return;
     }
     if (raft_state(raft) == RAFT_FOLLOWER && raft_role(raft) == RAFT_VOTER && count_voters(raft) == 1 &&
         raft_last_index(raft) == raft->last_stored && !raft->snapshot.installing && guarded(driver, GUARD_SOLE_VOTER)) {
@@ -929,6 +941,8 @@ void raft_driver_receive(struct raft_driver *driver, uint64_t from, const struct
         bool granted = (in->flags & PEER_VOTE_GRANTED) != 0;
         if (raft_state(raft) != RAFT_CANDIDATE && guarded(driver, GUARD_VOTE_RESULT))
             return;
+        if (!barrier_fits(driver))
+            return;
         if (!known_server(raft, from) || (pre_vote && granted && in->vote_result.term > raft_current_term(raft) + 1))
             return;
         message.type = RAFT_REQUEST_VOTE_RESULT;
@@ -944,8 +958,8 @@ void raft_driver_receive(struct raft_driver *driver, uint64_t from, const struct
         return;
     }
     case PEER_TIMEOUT_NOW:
-        if (count_voters(raft) == 1)
-            return; /* the election timer will do it, with a fresh term */
+        if (count_voters(raft) == 1 || !barrier_fits(driver))
+            return; /* a sole voter: the election timer will do it, with a fresh term */
         message.type = RAFT_TIMEOUT_NOW;
         message.timeout_now = (struct raft_timeout_now){
             .version = 0,

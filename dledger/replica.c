@@ -904,7 +904,7 @@ static bool submit_gathered(struct replica *replica)
         end = load_u64(last + 24) + replica->gather_sizes[count - 1];
     }
     /* Behind the step there is no way back, so the room must be there before it. */
-    if (end + LEDGER_BLANK_SIZE > ledger->reserved_end && raft_driver_make_room(&replica->driver, end + LEDGER_BLANK_SIZE, count) != 0) {
+    if (raft_driver_make_room(&replica->driver, end + LEDGER_BLANK_SIZE, count) != 0) {
         note_room(replica);
         refuse_gathered(replica, ERROR_NO_SPACE);
         return false;
