@@ -887,7 +887,6 @@ static void refuse_gathered(struct replica *replica, int code)
 
 static bool submit_gathered(struct replica *replica)
 {
-    struct ledger *ledger = &replica->ledger;
     size_t size = 0;
     uint32_t count = 0;
     uint64_t end;
