@@ -279,7 +279,7 @@ static void one_fault(enum chaos_kind kind)
         unsigned calls[] = {SIM_WRITE, SIM_SYNC, SIM_WRITE | SIM_SYNC, SIM_CHANGES};
         if (!machine->up || machine->disk.fault.calls != 0)
             return;
-        machine->io_error_wanted = true;
+        machine->io_error_wanted = machine->keys_may_lack = true;
         sim_env_fail_at(&machine->disk, calls[chance(4)], 1 + chance_skewed(100), EIO, chance_of(500));
         break;
     }

@@ -158,7 +158,7 @@ void checker_forgets(struct machine *machine, bool wiped)
     machine->wiped = machine->wiped || wiped;
     machine->acknowledged = machine->durable_checked = 0;
     if (wiped)
-        machine->outcast = machine->ran = false;
+        machine->outcast = machine->ran = machine->keys_may_lack = false;
     if (!world.class_b && forgetful_count() >= world.majority && (last_loss == 0 || world.now - last_loss > SECOND))
         world.stats->losses++;
     look_for_loss();
@@ -718,6 +718,8 @@ static void check_key(struct machine *machine, const struct client_call *call)
     int64_t found[4];
     int64_t last_time, last_offset;
     char key[24];
+    if (machine->keys_may_lack)
+        return;
     workload_key(call->number, key);
     uint32_t count = message_store_query(&machine->store, slice_of_text(workload_queues[call->queue].topic), slice_of_text(key), 4, 0, INT64_MAX,
                                          found, &last_time, &last_offset);

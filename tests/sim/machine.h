@@ -74,6 +74,7 @@ struct machine {
     struct log_seen *ghost;   /* what it held before */
     uint64_t ghost_last, ghost_acknowledged;
     bool outcast;             /* class A: holds committed entries that a majority has lost */
+    bool keys_may_lack;       /* its disk failed once: the key index leaves out what it cannot write */
     bool io_error_wanted;     /* its disk was told to fail: it may stop for good */
     uint64_t failed_at;
     uint64_t granted_term;
