@@ -287,6 +287,9 @@ int64_t consume_queue_lower_bound(const struct consume_queue *queue, int64_t phy
 /* Zeros are synced like units: or a power cut brings back what was there. */
 static void note_cleared(struct consume_queue *queue, uint64_t from, uint64_t to)
 {
+    /* An append to a dirty queue takes itself for covered. */
+    if (from > byte_of(queue->max_offset))
+        from = byte_of(queue->max_offset);
     if (!queue->dirty || queue->dirty_from > from)
         queue->dirty_from = from;
     queue->dirty = true;
