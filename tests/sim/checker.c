@@ -231,6 +231,7 @@ static void follow_log(struct machine *machine)
         if (machine->durable_checked > same)
             machine->durable_checked = same;
     }
+    machine->cut_above = UINT64_MAX;
     machine->log = grow(machine->log, &machine->log_capacity, last + 1, sizeof *machine->log);
     for (uint64_t i = same + 1; i <= last; i++) {
         struct ledger_entry entry;
@@ -432,8 +433,10 @@ void checker_machine(struct machine *machine)
 
 void checker_started(struct machine *machine)
 {
-    uint64_t acknowledged = machine->acknowledged;
     struct log_seen seen = {0};
+    if (machine->acknowledged > machine->cut_above)
+        machine->acknowledged = machine->cut_above; /* it died or failed within the cut */
+    uint64_t acknowledged = machine->acknowledged;
     if (acknowledged > 0)
         seen = machine->log[acknowledged];
     follow_log(machine);

@@ -108,8 +108,10 @@ static void io_send(void *context, uint64_t to, struct peer_message *message, co
 static void io_cut(void *context)
 {
     struct machine *machine = context;
-    if (!machine->disk.dead)
-        network_cut_unsent(machine);
+    if (machine->disk.dead)
+        return;
+    machine->cut_above = machine->replica.driver.commit;
+    network_cut_unsent(machine);
 }
 
 static void on_job_back(const struct world_event *event)
@@ -270,6 +272,7 @@ void machine_init(struct machine *machine, int id)
     machine->powered = true;
     machine->boot_us = world.now - chance(90 * SECOND);
     machine->wake_at = UINT64_MAX;
+    machine->cut_above = UINT64_MAX;
 }
 
 void machine_close(struct machine *machine)

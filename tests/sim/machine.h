@@ -67,6 +67,7 @@ struct machine {
     uint64_t commit_seen, leads_term;
     uint64_t durable_checked; /* acknowledged entries up to here were found on the medium */
     uint64_t acknowledged;    /* highest index told to a leader as stored */
+    uint64_t cut_above;       /* a cut has begun that leaves at least so much, UINT64_MAX = none */
     uint64_t apply_next;      /* Raft index, 0 = none applied in this life */
     bool forgetful;           /* lost what it may have acknowledged, does not run yet */
     bool wiped;
