@@ -15,6 +15,7 @@
 #include "store/log_sink.h"
 
 #define ENTRIES_INITIAL 4096u
+#define VOTE_PATIENCE_MS 200u
 
 static raft_time driver_now(struct raft_driver *driver)
 {
@@ -619,6 +620,9 @@ void raft_driver_hurry(struct raft_driver *driver, uint32_t delay_ms)
 
     if (!driver->started || driver->failed || raft_state(raft) == RAFT_LEADER || raft_role(raft) != RAFT_VOTER)
         return;
+    /* Votes are synced before they are answered: an election under way gets the time that slow disks need. */
+    if (raft_state(raft) == RAFT_CANDIDATE && !raft->candidate_state.in_pre_vote && delay_ms < VOTE_PATIENCE_MS)
+        delay_ms = VOTE_PATIENCE_MS;
     timeout = raft_state(raft) == RAFT_FOLLOWER ? raft->follower_state.randomized_election_timeout
                                                 : raft->candidate_state.randomized_election_timeout;
     if (driver->timeout_ms <= now + delay_ms || now + delay_ms < timeout)
