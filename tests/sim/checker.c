@@ -398,6 +398,7 @@ static void starts_to_run(struct machine *machine)
     look_for_loss();
     machine->forgetful = false;
     machine->wiped = false;
+    machine->doubtful = true;
     if (!world.class_b && last_loss != 0)
         return;
     while (must > 0 && (must > machine->ghost_last || machine->ghost[must].chain != committed[must].chain))
@@ -421,6 +422,7 @@ void checker_machine(struct machine *machine)
     machine->ran = machine->ran || replica->phase == REPLICA_RUNNING;
     if (replica->phase == REPLICA_RUNNING && machine->forgetful)
         starts_to_run(machine);
+    machine->doubtful = machine->doubtful && (replica->checkpoint_dirty || replica->saving);
     if (driver->failed)
         return;
     uint64_t term = raft_current_term(&driver->raft);

@@ -71,6 +71,7 @@ struct machine {
     uint64_t apply_next;      /* Raft index, 0 = none applied in this life */
     bool forgetful;           /* lost what it may have acknowledged, does not run yet */
     bool wiped;
+    bool doubtful;            /* runs again, but its disk may not know: after a restart it would be mute once more */
     bool ran;                 /* took part since it was last empty */
     struct log_seen *ghost;   /* what it held before */
     uint64_t ghost_last, ghost_acknowledged;

@@ -246,7 +246,7 @@ static void bare_majority(void)
 
     for (int i = 1; i <= world.nodes; i++) {
         struct machine *machine = world.machines[i];
-        if (machine->ran && !machine->forgetful && !machine->outcast)
+        if (machine->ran && !machine->forgetful && !machine->doubtful && !machine->outcast)
             chosen[count++] = i;
     }
     if (count < world.majority) {
