@@ -61,8 +61,8 @@ struct peer_message {
             uint64_t id, timeout_ms;
         } forward;
         struct {
-            uint64_t next_index, previous_term;
-        } fetch; /* first entry wanted; our term of the one before it (0 = none) */
+            uint64_t next_index, previous_term, term;
+        } fetch; /* first entry wanted; our term of the one before it (0 = none); no leader of an older term can help */
         struct {
             uint64_t previous_index, previous_term, term, commit, match, last_index;
         } fetch_result; /* term: the leader's; match: what the leader knows this member acknowledged once */

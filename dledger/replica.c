@@ -1245,6 +1245,9 @@ static void send_fetch(struct replica *replica)
 
     message.fetch.next_index = raft_driver_last(&replica->driver) + 1;
     message.fetch.previous_term = replica->ledger.last_term;
+    message.fetch.term = replica->votes.term;
+    if (replica->mute_reason == PEER_MUTE_EMPTY && replica->heard_term > message.fetch.term)
+        message.fetch.term = replica->heard_term;
     replica->fetch_sent_us = now_us(replica);
     for (int i = 0; i < replica->member_count; i++) {
         if (replica->peers[i].connected && replica->peers[i].greeted && replica->peers[i].hello.started)
@@ -1264,6 +1267,15 @@ static void answer_fetch(struct replica *replica, uint64_t from, const struct pe
 
     if (!raft_driver_leads(&replica->driver) || in->fetch.next_index == 0)
         return;
+    if (in->fetch.term > raft_current_term(&replica->driver.raft)) {
+        /* It once stood for election in a later term than ours and will not follow us. A member that runs would say so in an answer to our entries,
+         * and another election would follow. */
+        struct peer_message result = {.type = PEER_APPEND_ENTRIES_RESULT};
+        result.append_result.term = in->fetch.term;
+        result.append_result.rejected = 1;
+        raft_driver_receive(&replica->driver, from, &result, NULL);
+        return;
+    }
     out.fetch_result.term = raft_current_term(&replica->driver.raft);
     out.fetch_result.commit = replica->driver.commit;
     out.fetch_result.last_index = last;
