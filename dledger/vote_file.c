@@ -121,6 +121,13 @@ int vote_file_open(struct vote_file *file, struct env *env, const char *path, st
                          "let it come back as a new member",
                          path);
     }
+    /* A process that died between its write and its sync left a vote in the page cache. What is read here counts as given from now on, and asked
+     * again the member repeats it without another save: so it must be on the disk. */
+    int sync_rv = env_sync(env, file->file);
+    if (sync_rv != 0) {
+        env_close(env, file->file);
+        return error_set(error, ERROR_IO, "sync vote file %s: %s", path, strerror(-sync_rv));
+    }
     file->existed = file->sequence > 1;
     return 0;
 }
