@@ -60,8 +60,10 @@ static int load_file(struct env *env, const char *path, int64_t *index, struct b
         else if (env_read(env, handle, content.data, size, 0) == (ssize_t)size &&
                  file_crc(content.data, size - HEADER_SIZE) == load_u32(header + 24)) {
             *index = (int64_t)load_u64(header + 8);
-            if (body != NULL)
+            if (body != NULL) {
                 buffer_append(body, content.data + HEADER_SIZE, size - HEADER_SIZE);
+                rv = env_sync(env, handle); /* its writer may have died before it could: from now on the log behind it may go */
+            }
         }
     }
     buffer_close(&content);
