@@ -157,6 +157,9 @@ void checker_forgets(struct machine *machine, bool wiped)
     machine->forgetful = true;
     machine->wiped = machine->wiped || wiped;
     machine->acknowledged = machine->durable_checked = 0;
+    /* A candidacy ends with who stands: only what it gave to others can count once more. */
+    if (wiped && machine->granted_to == machine->id)
+        machine->granted_term = 0;
     if (wiped)
         machine->outcast = machine->ran = machine->keys_may_lack = false;
     if (!world.class_b && forgetful_count() >= world.majority && (last_loss == 0 || world.now - last_loss > SECOND))
