@@ -115,8 +115,10 @@ static int store_entries(struct raft_driver *driver, raft_index first, const str
         assert(first > driver->commit);
         driver->io.cut(driver->io.context);
         rv = ledger_truncate(ledger, first - 1);
-        if (rv != 0)
+        if (rv != 0) {
+            raft_free(batch);
             return rv;
+        }
     }
     assert(first == raft_driver_last(driver) + 1);
     if (count == 1 && entries[0].type == RAFT_BARRIER && driver->source == NULL) {
@@ -272,6 +274,8 @@ static int driver_step(struct raft_driver *driver, struct raft_event *event)
     }
     if ((update.flags & (RAFT_UPDATE_CURRENT_TERM | RAFT_UPDATE_VOTED_FOR)) != 0 &&
         vote_file_save(driver->votes, raft_current_term(&driver->raft), raft_voted_for(&driver->raft), &error) != 0) {
+        if ((update.flags & (RAFT_UPDATE_ENTRIES)) != 0)
+            raft_free(update.entries.batch[0].batch);
         driver_fail(driver, &error);
         return RAFT_IOERR;
     }
