@@ -96,6 +96,26 @@ int metadata_snapshot_write(struct env *env, const char *path, struct slice file
     return rv == 0 ? 0 : error_set(error, ERROR_IO, "%s: %s", path, strerror(-rv));
 }
 
+int metadata_snapshot_forget(struct env *env, const char *dir, int64_t index_max, struct error *error)
+{
+    bool removed = false;
+    int rv = 0;
+
+    for (int i = 0; i < 2 && rv == 0; i++) {
+        char path[512];
+        int64_t index;
+        snprintf(path, sizeof path, "%s/%s", dir, names[i]);
+        rv = load_file(env, path, &index, NULL);
+        if (rv == 0 && index > index_max) {
+            rv = env->ops->unlink(env, path);
+            removed = true;
+        }
+    }
+    if (rv == 0 && removed)
+        rv = env->ops->sync_dir(env, dir);
+    return rv == 0 ? 0 : error_set(error, ERROR_IO, "remove metadata snapshots in %s: %s", dir, strerror(-rv));
+}
+
 int metadata_snapshot_load(struct env *env, const char *dir, int64_t index_max, struct buffer *body, int64_t *index, struct error *error)
 {
     char path[2][512];

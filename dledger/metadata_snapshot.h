@@ -20,6 +20,9 @@ int metadata_snapshot_end(struct buffer *file);
 void metadata_snapshot_path(struct env *env, const char *dir, int64_t current_index, char *out, size_t size);
 /* Writes a whole file and syncs it. Any thread. */
 int metadata_snapshot_write(struct env *env, const char *path, struct slice file, struct error *error);
+/* Removes snapshots of entries behind index_max. After a power cut they can be all that is left of entries that the log has lost; in class A others
+ * may come to stand at their indexes, and what the snapshot says would pass for theirs. ERROR_IO. */
+int metadata_snapshot_forget(struct env *env, const char *dir, int64_t index_max, struct error *error);
 /* Loads the body of the newest good snapshot whose index is at most index_max; *index = -1 when there is none. ERROR_IO. */
 int metadata_snapshot_load(struct env *env, const char *dir, int64_t index_max, struct buffer *body, int64_t *index, struct error *error);
 

@@ -485,7 +485,10 @@ int replica_start(struct replica *replica, struct message_store *store, struct e
     if (rv != 0)
         return rv;
     buffer_init(&snapshot, 0);
-    rv = metadata_snapshot_load(replica->env, replica->dir, checkpoint->committed_index, &snapshot, &replica->snapshot_index, error);
+    if (!replica->same_boot)
+        rv = metadata_snapshot_forget(replica->env, replica->dir, checkpoint->committed_index, error);
+    if (rv == 0)
+        rv = metadata_snapshot_load(replica->env, replica->dir, checkpoint->committed_index, &snapshot, &replica->snapshot_index, error);
     if (rv == 0 && replica->snapshot_index >= 0) {
         rv = replica->callbacks.restore(replica->callbacks.context, buffer_slice(&snapshot));
         if (rv != 0)
