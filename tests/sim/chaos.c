@@ -43,10 +43,10 @@ static struct machine *any(void)
     return world.machines[chance((uint64_t)world.nodes) + 1];
 }
 
-static bool someone_wiped(void)
+static bool another_wiped(const struct machine *machine)
 {
     for (int i = 1; i <= world.nodes; i++) {
-        if (world.machines[i]->wiped)
+        if (world.machines[i]->wiped && world.machines[i] != machine)
             return true;
     }
     return false;
@@ -165,7 +165,7 @@ static void hung_sync(struct machine *machine)
 
 static bool may_wipe(const struct machine *machine)
 {
-    if (someone_wiped() || (machine->forgetful && !machine->outcast))
+    if (another_wiped(machine) || (machine->forgetful && !machine->outcast))
         return false;
     /* A person does that only while the others are well, all of them: two wipes in a row would be one too many. */
     for (int i = 1; i <= world.nodes; i++) {
