@@ -337,6 +337,56 @@ START_TEST(synced_units_survive_power_cuts)
 }
 END_TEST
 
+static void power_cut(void)
+{
+    sim_env_power_cut(&sim);
+    consume_queue_close(&queue);
+    sim_env_restart(&sim);
+    open_queue();
+}
+
+/* Units that were cut off do not come back, also when they were durable before. */
+START_TEST(synced_cut_survives_power_cuts)
+{
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        consume_queue_close(&queue);
+        sim_env_close(&sim);
+        sim_env_init(&sim, seed, NULL);
+        open_queue();
+        append(0, 400);
+        ck_assert_int_eq(consume_queue_sync(&queue), 0);
+        ck_assert_int_eq(consume_queue_truncate(&queue, 1000 + 100 * 150, &error), 0);
+        check_units(0, 150);
+        append(150, 160);
+        ck_assert_int_eq(consume_queue_sync(&queue), 0);
+        power_cut();
+        check_units(0, 160);
+    }
+}
+END_TEST
+
+/* A hole that a power cut left, and units behind it of records that are gone. */
+START_TEST(tail_is_cleared)
+{
+    uint64_t size;
+    append(0, 480);
+    ck_assert_int_eq(consume_queue_sync(&queue), 0);
+    memset(sim_env_bytes(&sim, "/s/consumequeue/T/3/00000000000000000000", &size) + 100 * 20, 0, 200 * 20);
+    reopen();
+    bool damaged;
+    ck_assert_int_eq(consume_queue_recover(&queue, 1000 + 100 * 90, &damaged, &error), 0);
+    ck_assert_int_eq(consume_queue_clear_tail(&queue, &error), 0);
+    check_units(0, 90);
+    append(90, 120); /* in front of what was cleared */
+    ck_assert_int_eq(consume_queue_sync(&queue), 0);
+    power_cut();
+    check_units(0, 120);
+    const uint8_t *bytes = sim_env_bytes(&sim, "/s/consumequeue/T/3/00000000000000000000", &size);
+    for (uint64_t at = 120 * 20; at < size; at++)
+        ck_assert_uint_eq(bytes[at], 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("consume_queue");
@@ -356,6 +406,8 @@ int main(void)
     tcase_add_test(tcase, full_disk_at_first_unit);
     tcase_add_test(tcase, every_call_fails_once);
     tcase_add_test(tcase, synced_units_survive_power_cuts);
+    tcase_add_test(tcase, synced_cut_survives_power_cuts);
+    tcase_add_test(tcase, tail_is_cleared);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

@@ -950,6 +950,37 @@ START_TEST(power_cuts)
 }
 END_TEST
 
+/* A process that is killed before its first sync leaves names that only the page cache holds; a sync of the next one covers them. */
+START_TEST(names_of_a_killed_process)
+{
+    fill(400);
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        message_store_close(&store);
+        sim_env_close(&sim);
+        sim_env_init(&sim, seed, NULL);
+        config.index_entries = 150; /* several files */
+        open_store();
+        recover(0);
+        dispatch_ok(0, 400);
+        sim_env_kill(&sim);
+        message_store_close(&store);
+        sim_env_restart(&sim);
+        open_store();
+        recover(fake.end);
+        ck_assert_int_eq(message_store_recovered_position(&store), fake.end);
+        ck_assert_int_eq(message_store_sync(&store), 0);
+        sim_env_power_cut(&sim);
+        message_store_close(&store);
+        sim_env_restart(&sim);
+        open_store();
+        store.synced_position = fake.end;
+        recover(fake.end);
+        ck_assert_int_eq(message_store_recovered_position(&store), fake.end);
+        check_all();
+    }
+}
+END_TEST
+
 START_TEST(sync_fails)
 {
     fill(100);
@@ -1053,6 +1084,7 @@ int main(void)
     tcase_add_test(tcase, full_disk);
     tcase_add_test(tcase, killed_in_any_call);
     tcase_add_test(tcase, power_cuts);
+    tcase_add_test(tcase, names_of_a_killed_process);
     tcase_add_test(tcase, sync_fails);
     tcase_add_test(tcase, sync_job_outlives_what_it_syncs);
     tcase_add_test(tcase, clean_stop_needs_no_rebuild);

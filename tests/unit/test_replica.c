@@ -1,6 +1,7 @@
 /* Three replicas in one thread over real files in a temporary directory, with messages passed by hand: the path from reserve to answer, a lost
  * leader, a follower that lags, a restart. Faults in numbers are the simulator's business (tests/sim). */
 #include <check.h>
+#include <errno.h>
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +29,10 @@ struct node {
     char dir[128];
     uint64_t id;
     bool up;
+    bool cut;     /* nobody hears it and it hears nobody */
+    bool no_turn; /* takes messages, its loop turn does not end */
+    bool broken;  /* its disk opens no segment any more */
+    bool no_sync; /* its sync takes long */
     int metadata_applied;
     int messages_applied;
     bool sync_wanted, reserve_wanted, save_wanted;
@@ -46,10 +51,21 @@ static uint64_t virtual_monotonic(struct env *env)
     return virtual_us;
 }
 
+static int maybe_broken_open(struct env *env, const char *path, unsigned flags, struct env_file **file)
+{
+    static struct env real;
+    for (int i = 1; i <= NODES; i++) {
+        if (&nodes[i].env == env && nodes[i].broken && strstr(path, "/data/") != NULL)
+            return -EIO;
+    }
+    env_real_init(&real);
+    return real.ops->open(env, path, flags, file);
+}
+
 static void io_send(void *context, uint64_t to, struct peer_message *message, const uint8_t *run, size_t size)
 {
     struct node *node = context;
-    if (!nodes[to].up)
+    if (!nodes[to].up || nodes[to].cut || node->cut)
         return;
     struct wire *wire = malloc(sizeof *wire);
     *wire = (struct wire){node->id, to, *message, malloc(size + 1), NULL};
@@ -137,6 +153,7 @@ static void node_up(struct node *node)
     env_real_init(&node->env);
     test_ops = *node->env.ops;
     test_ops.monotonic_us = virtual_monotonic;
+    test_ops.open = maybe_broken_open;
     node->env.ops = &test_ops;
     node->metadata_applied = node->messages_applied = 0;
     node->sync_wanted = node->reserve_wanted = node->save_wanted = false;
@@ -159,7 +176,7 @@ static void node_up(struct node *node)
 
 static void node_work(struct node *node)
 {
-    if (node->sync_wanted) {
+    if (node->sync_wanted && !node->no_sync) {
         node->sync_wanted = false;
         ledger_sync_run(&node->replica.sync);
         replica_synced(&node->replica);
@@ -180,6 +197,7 @@ static void node_work(struct node *node)
 static void node_kill(struct node *node)
 {
     node->up = false;
+    node->no_sync = false;
     node_work(node);
     node_work(node);
     replica_close(&node->replica);
@@ -199,7 +217,7 @@ static void step(void)
             continue;
         replica_tick(&nodes[i].replica);
         node_work(&nodes[i]);
-        while (replica_turn(&nodes[i].replica))
+        while (!nodes[i].no_turn && replica_turn(&nodes[i].replica))
             ;
     }
     while (wires != NULL) {
@@ -207,14 +225,15 @@ static void step(void)
         wires = wire->next;
         if (wires == NULL)
             wires_end = &wires;
-        if (nodes[wire->to].up)
+        if (nodes[wire->to].up && !nodes[wire->to].cut)
             replica_receive(&nodes[wire->to].replica, wire->from, &wire->message, wire->body);
         free(wire->body);
         free(wire);
         for (int i = 1; i <= NODES; i++) {
             if (nodes[i].up) {
                 node_work(&nodes[i]);
-                replica_turn(&nodes[i].replica);
+                if (!nodes[i].no_turn)
+                    replica_turn(&nodes[i].replica);
             }
         }
     }
@@ -481,6 +500,144 @@ START_TEST(test_wiped_member)
 }
 END_TEST
 
+static struct node *other_leader(const struct node *old)
+{
+    for (int i = 1; i <= NODES; i++) {
+        if (nodes[i].up && &nodes[i] != old && nodes[i].replica.accepting)
+            return &nodes[i];
+    }
+    return NULL;
+}
+
+/* A leader that is cut off with entries that nobody else has; *old: that one. Returns its successor, which has committed `count` entries. */
+static struct node *deposed(struct node **old, struct send *lost, struct send *sends, int count)
+{
+    struct node *node = NULL;
+    durability = DURABILITY_A;
+    for (int i = 1; i <= NODES; i++)
+        node_up(&nodes[i]);
+    *old = wait_leader(2000);
+    for (int k = 0; k < 20; k++)
+        step();
+    (*old)->cut = true;
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(send_message(*old, &lost[i], i), 0);
+    (*old)->no_turn = false;
+    for (int k = 0; k < 10; k++)
+        step();
+    (*old)->no_turn = true;
+    for (int k = 0; k < 3000 && node == NULL; k++) {
+        step();
+        node = other_leader(*old);
+    }
+    ck_assert_ptr_nonnull(node);
+    for (int i = 0; i < count; i++) {
+        ck_assert_int_eq(send_message(node, &sends[i], i), 0);
+        for (int k = 0; k < 10; k++)
+            step();
+        ck_assert(sends[i].done);
+        ck_assert_int_eq(sends[i].request.code, 0);
+    }
+    return node;
+}
+
+/* Other entries come to stand, and to be committed, where its own stood, all before its loop turn ends: nobody is told that he succeeded. */
+START_TEST(test_deposed_leader_answers)
+{
+    struct send lost[3] = {0};
+    struct send sends[10] = {0};
+    struct node *old;
+    deposed(&old, lost, sends, 10);
+    for (int i = 0; i < 3; i++)
+        lost[i].request.deadline_us = UINT64_MAX;
+    old->cut = false;
+    for (int k = 0; k < 200; k++)
+        step();
+    ck_assert_uint_gt(old->replica.driver.commit, lost[2].request.index + 1);
+    ck_assert_uint_eq(old->replica.ledger.last_chain, other_leader(old)->replica.ledger.last_chain);
+    old->no_turn = false;
+    for (int k = 0; k < 5; k++)
+        step();
+    for (int i = 0; i < 3; i++) {
+        ck_assert(lost[i].done);
+        ck_assert_int_eq(lost[i].request.code, ERROR_LEADERSHIP_LOST);
+    }
+    expect_all_queues(10);
+}
+END_TEST
+
+/* A member that has cut its log counts again, without a restart. */
+START_TEST(test_counts_after_cut)
+{
+    struct send lost[3] = {0};
+    struct send sends[10] = {0};
+    struct send send = {0};
+    struct node *old;
+    struct node *node = deposed(&old, lost, sends, 10);
+    old->no_turn = old->cut = false;
+    for (int k = 0; k < 500; k++)
+        step();
+    for (int i = 1; i <= NODES; i++) {
+        if (&nodes[i] != node && &nodes[i] != old)
+            node_kill(&nodes[i]);
+    }
+    ck_assert_int_eq(send_message(node, &send, 10), 0);
+    for (int k = 0; k < 100 && !send.done; k++)
+        step();
+    ck_assert(send.done);
+    ck_assert_int_eq(send.request.code, 0);
+}
+END_TEST
+
+/* A disk that fails while room is made for what comes next proves nothing durable any more. */
+START_TEST(test_failed_ledger)
+{
+    enum { COUNT = 20000 };
+    struct send *sends = calloc(COUNT, sizeof *sends);
+    struct node *node;
+
+    durability = DURABILITY_B;
+    for (int i = 1; i <= NODES; i++)
+        node_up(&nodes[i]);
+    node = wait_leader(2000);
+    for (int k = 0; k < 20; k++)
+        step();
+    node->broken = true;
+    for (int i = 0; i < COUNT && node->replica.phase == REPLICA_RUNNING; i++) {
+        /* Entries must wait for a sync when it happens. */
+        node->no_sync = node->replica.ledger.end_position > SEGMENT - 50000 && !node->replica.ledger.failed;
+        if (node->replica.accepting && !node->replica.ledger.failed)
+            send_message(node, &sends[i], 0);
+        if (i % 50 == 0)
+            step();
+        ck_assert_uint_le(node->replica.driver.raft.last_stored, (uint64_t)(node->replica.ledger.synced_index + 1));
+    }
+    ck_assert_int_eq(node->replica.phase, REPLICA_FAILED);
+    ck_assert_ptr_nonnull(strstr(node->replica.failure.message, node->dir));
+    node_kill(node);
+    free(sends);
+}
+END_TEST
+
+/* A first start that was interrupted between the first entry and the vote file goes on. */
+START_TEST(test_interrupted_first_start)
+{
+    char path[256];
+    durability = DURABILITY_B;
+    for (int i = 1; i <= NODES; i++)
+        node_up(&nodes[i]);
+    for (int i = 1; i <= NODES; i++)
+        node_kill(&nodes[i]);
+    for (int i = 2; i <= NODES; i++) {
+        snprintf(path, sizeof path, "%s/dledger-n%d/vote", nodes[i].dir, i - 1);
+        ck_assert_int_eq(unlink(path), 0);
+    }
+    for (int i = 1; i <= NODES; i++)
+        node_up(&nodes[i]);
+    wait_leader(3000);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("replica");
@@ -491,6 +648,10 @@ int main(void)
     tcase_add_test(tcase, test_no_quorum);
     tcase_add_test(tcase, test_lagging_follower);
     tcase_add_test(tcase, test_wiped_member);
+    tcase_add_test(tcase, test_deposed_leader_answers);
+    tcase_add_test(tcase, test_counts_after_cut);
+    tcase_add_test(tcase, test_failed_ledger);
+    tcase_add_test(tcase, test_interrupted_first_start);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

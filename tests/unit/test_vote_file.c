@@ -135,6 +135,34 @@ START_TEST(test_crash_at_each_call)
 }
 END_TEST
 
+/* What a start finds may be in the page cache only, from a process that died before its sync: found once, it stays. */
+START_TEST(test_found_is_durable)
+{
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct sim_env sim;
+        struct vote_file file;
+        struct error error;
+        sim_env_init(&sim, seed, NULL);
+        must_open(&file, &sim);
+        ck_assert_int_eq(vote_file_save(&file, 1, 1, &error), 0);
+        sim_env_kill_at(&sim, SIM_SYNC, 1);
+        ck_assert_int_ne(vote_file_save(&file, 2, 3, &error), 0);
+        vote_file_close(&file);
+        sim_env_restart(&sim);
+        must_open(&file, &sim);
+        uint64_t term = file.term, voted_for = file.voted_for;
+        sim_env_power_cut(&sim);
+        vote_file_close(&file);
+        sim_env_restart(&sim);
+        must_open(&file, &sim);
+        ck_assert_uint_eq(file.term, term);
+        ck_assert_uint_eq(file.voted_for, voted_for);
+        vote_file_close(&file);
+        sim_env_close(&sim);
+    }
+}
+END_TEST
+
 START_TEST(test_errors)
 {
     struct sim_env sim;
@@ -166,6 +194,7 @@ int main(void)
     tcase_add_test(tcase, test_golden);
     tcase_add_test(tcase, test_damage);
     tcase_add_test(tcase, test_crash_at_each_call);
+    tcase_add_test(tcase, test_found_is_durable);
     tcase_add_test(tcase, test_errors);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
