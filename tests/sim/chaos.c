@@ -377,7 +377,11 @@ void chaos_end(void)
         /* An error that has not struck yet never will. */
         memset(&machine->disk.fault, 0, sizeof machine->disk.fault);
         machine->cut_when_dead = false;
-        if (machine->failed_at == 0)
+        /* But what struck a job may not have come back yet. */
+        bool out = false;
+        for (int k = 0; k < JOBS; k++)
+            out = out || machine->jobs[k].ran;
+        if (machine->failed_at == 0 && !out)
             machine->io_error_wanted = false;
     }
 }
