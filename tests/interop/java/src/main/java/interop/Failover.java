@@ -111,6 +111,9 @@ final class Failover {
         System.out.printf("    leader-killed: %d acknowledged before, %d after; longest gap %d ms%n", before, acknowledged.size() - before, longestGap[0]);
         Check.becomes(60, true, () -> consumed.containsAll(wanted), "every acknowledged message was consumed");
         DefaultMQPullConsumer reader = f.pull();
+        // The node that came back is a name server too, and knows no leader until that one has registered there: a client that asks it first has to
+        // ask again.
+        Check.becomes(30, true, () -> canRead(f, reader), "a new client finds the leader");
         Set<String> places = new HashSet<>();
         for (int queue = 0; queue < QUEUES; queue++) {
             int count = (int) Fixture.admin().maxOffset(f.queue(queue));
@@ -129,6 +132,18 @@ final class Failover {
             Thread.sleep(milliseconds);
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
+        }
+    }
+
+    private static boolean canRead(Fixture f, DefaultMQPullConsumer reader) {
+        try {
+            for (int queue = 0; queue < QUEUES; queue++) {
+                Fixture.admin().maxOffset(f.queue(queue));
+                reader.pull(f.queue(queue), "*", 0, 1);
+            }
+            return true;
+        } catch (Exception notYet) {
+            return false;
         }
     }
 }
