@@ -438,7 +438,8 @@ static int stretch_trail(struct raft_driver *driver)
     trail->size = size;
     trail->front = 0;
     trail->back = count;
-    trail->offset = (raft_index)ledger->begin_index;
+    /* The table of terms may begin later than the log: a checkpoint bounds it. */
+    trail->offset = (raft_index)ledger->terms[0].first_index;
     for (unsigned i = 0; i < count; i++) {
         /* last Raft index of a term = (first DLedger index of the next term - 1) + 1 */
         trail->records[i].index = i + 1 < count ? ledger->terms[i + 1].first_index : raft_driver_last(driver);
