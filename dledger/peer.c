@@ -11,6 +11,8 @@
 #include "store/log_sink.h"
 
 #define HELLO_DEADLINE_MS 5000u
+#define KEEPALIVE_S 5       /* of silence before the kernel asks whether the other end is there */
+#define UNANSWERED_MS 10000u /* sent and not confirmed so long: the connection is given up */
 #define DIAL_BACKOFF_MIN_MS 20u
 #define DIAL_BACKOFF_MAX_MS 500u
 #define TIMER_MS 20u
@@ -466,9 +468,29 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer)
     }
 }
 
+/* A machine that lost power says nothing: an end that never sends would keep the old connection for ever, and its peer, back again, wait for it
+ * to dial. And what a cut network held up must not wait for a retransmission that has backed off to minutes. */
+static void notice_silence(uv_tcp_t *tcp)
+{
+    uv_os_fd_t fd;
+    int on = 1;
+    int idle_s = KEEPALIVE_S;
+    int count = 3;
+    unsigned unanswered_ms = UNANSWERED_MS;
+
+    if (uv_fileno((uv_handle_t *)tcp, &fd) != 0)
+        return;
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle_s, sizeof idle_s);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered_ms, sizeof unanswered_ms);
+}
+
 static void connection_begin(struct peer_connection *connection)
 {
     uv_tcp_nodelay(&connection->tcp, 1);
+    notice_silence(&connection->tcp);
     if (uv_read_start((uv_stream_t *)&connection->tcp, on_alloc, on_read) != 0)
         connection_close(connection);
 }
