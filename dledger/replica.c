@@ -540,7 +540,7 @@ int replica_start(struct replica *replica, struct message_store *store, struct e
     }
 
     replica->driver_ready = true;
-    if (replica->ledger.last_index < 0) {
+    if (replica->ledger.last_index < 0 || (replica->member_count == 1 && replica->ledger.last_index == 0 && !replica->votes.existed)) {
         replica->phase = REPLICA_WAITING;
         replica->mute_reason = PEER_MUTE_EMPTY;
         if (replica->member_count == 1)
