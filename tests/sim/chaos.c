@@ -165,7 +165,7 @@ static void hung_sync(struct machine *machine)
 
 static bool may_wipe(const struct machine *machine)
 {
-    if (another_wiped(machine) || (machine->forgetful && !machine->outcast))
+    if (world.nodes == 1 || another_wiped(machine) || (machine->forgetful && !machine->outcast))
         return false;
     /* A person does that only while the others are well, all of them: two wipes in a row would be one too many. */
     for (int i = 1; i <= world.nodes; i++) {
@@ -242,7 +242,7 @@ static void one_fault(enum chaos_kind kind)
                     cut_both(a, b, until);
             }
         }
-        if (machine->id == 1 || machine->id == world.nodes)
+        if (world.nodes > 1 && (machine->id == 1 || machine->id == world.nodes))
             cut_both(2, world.nodes == 3 ? (machine->id == 1 ? 3 : 1) : 4, until);
         break;
     case CHAOS_ISOLATE:
@@ -291,6 +291,10 @@ static void one_fault(enum chaos_kind kind)
         restart_later(machine);
         break;
     case CHAOS_TRANSFER:
+        for (int i = 1; i <= world.nodes; i++) {
+            if (machine_runs(world.machines[i]) && raft_driver_leads(&world.machines[i]->replica.driver))
+                machine = world.machines[i];
+        }
         if (!machine_runs(machine) || machine->paused || !raft_driver_leads(&machine->replica.driver) || machine == other)
             return;
         machine_clock(machine);

@@ -331,7 +331,7 @@ static void on_restart_failed(struct machine *machine, const struct error *error
 void machine_start(struct machine *machine)
 {
     static const char *const peers[] = {
-        NULL, NULL, NULL, "n0-h:1;n1-h:2;n2-h:3", NULL, "n0-h:1;n1-h:2;n2-h:3;n3-h:4;n4-h:5",
+        NULL, "n0-h:1", NULL, "n0-h:1;n1-h:2;n2-h:3", NULL, "n0-h:1;n1-h:2;n2-h:3;n3-h:4;n4-h:5",
     };
     struct dledger_options options = {
         .cluster = "C",

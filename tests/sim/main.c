@@ -19,13 +19,13 @@
 static const char usage[] =
     "ledgermq_sim: members of a group in virtual time, with faults, and a checker\n"
     "\n"
-    "    ledgermq_sim --seed N [--runs R] [--seconds S] [--nodes 3|5] [--durability A|B] [--guards MASK] [--verbose]\n"
+    "    ledgermq_sim --seed N [--runs R] [--seconds S] [--nodes 1|3|5] [--durability A|B] [--guards MASK] [--verbose]\n"
     "    ledgermq_sim --prove\n"
     "\n"
     "    --seed N        first seed (1); the same seed and options always give the same run\n"
     "    --runs R        how many seeds from there on (1)\n"
     "    --seconds S     of faults, in virtual time (10)\n"
-    "    --nodes N       3 or 5; else the seed decides\n"
+    "    --nodes N       1, 3 or 5; else the seed decides between 3 and 5\n"
     "    --durability C  A or B; else the seed decides\n"
     "    --guards MASK   which guards of raft_driver.h are on (0xffff)\n"
     "    --bug NAME      puts a fault of ours in, to see that the checker finds it (list: --bug help)\n"
@@ -215,19 +215,21 @@ struct proof {
     enum world_bug bug;
     unsigned guards; /* those that are off */
     int durability;
+    int nodes;
     uint64_t seeds; /* within which it must be found */
 };
 
 static const struct proof proofs[] = {
-    {"a vote is not synced", BUG_VOTE_NOT_SYNCED, 0, 0, 20},
-    {"the log is not synced", BUG_LOG_NOT_SYNCED, 0, 'B', 20},
-    {"entries are reported durable before they are", BUG_PERSISTED_EARLY, 0, 'B', 20},
-    {"a member that forgot something votes at once", BUG_NEVER_MUTE, 0, 0, 200},
-    {"term and vote are forgotten over a restart", BUG_TERM_IGNORED, 0, 0, 100},
-    {"a leader skips a queue offset", BUG_QUEUE_SHIFT, 0, 0, 20},
-    {"a send is answered before it has committed", BUG_EARLY_ANSWER, 0, 0, 50},
-    {"a metadata record is applied twice", BUG_APPLY_TWICE, 0, 0, 20},
-    {"guard G9 is off: the commit index goes back", BUG_NONE, GUARD_COMMIT_MONOTONIC, 0, 50},
+    {"a vote is not synced", BUG_VOTE_NOT_SYNCED, 0, 0, 0, 20},
+    {"the log is not synced", BUG_LOG_NOT_SYNCED, 0, 'B', 0, 20},
+    {"entries are reported durable before they are", BUG_PERSISTED_EARLY, 0, 'B', 0, 20},
+    {"a member that forgot something votes at once", BUG_NEVER_MUTE, 0, 0, 0, 200},
+    {"term and vote are forgotten over a restart", BUG_TERM_IGNORED, 0, 0, 0, 100},
+    {"a leader skips a queue offset", BUG_QUEUE_SHIFT, 0, 0, 0, 20},
+    {"a send is answered before it has committed", BUG_EARLY_ANSWER, 0, 0, 0, 50},
+    {"a metadata record is applied twice", BUG_APPLY_TWICE, 0, 0, 0, 20},
+    {"guard G1 is off: a sole voter leads twice in a term", BUG_NONE, GUARD_SOLE_VOTER, 0, 1, 50},
+    {"guard G9 is off: the commit index goes back", BUG_NONE, GUARD_COMMIT_MONOTONIC, 0, 0, 50},
 };
 
 static int prove(struct settings *settings)
@@ -242,6 +244,7 @@ static int prove(struct settings *settings)
         settings->options.bug = proof->bug;
         settings->options.guards = GUARD_ALL & ~proof->guards;
         settings->options.durability = proof->durability;
+        settings->options.nodes = proof->nodes;
         if (run_seeds(settings, &sum, &seed, said, sizeof said) > 0) {
             printf("ok %s: found by seed %llu\n    %s\n", proof->name, (unsigned long long)seed, said);
         } else {
@@ -308,8 +311,8 @@ int main(int argc, char **argv)
             break;
         case 'n':
             settings.options.nodes = (int)number(optarg, "nodes", WORLD_NODES_MAX);
-            if (settings.options.nodes != 3 && settings.options.nodes != 5) {
-                fprintf(stderr, "--nodes: 3 or 5\n");
+            if (settings.options.nodes != 1 && settings.options.nodes != 3 && settings.options.nodes != 5) {
+                fprintf(stderr, "--nodes: 1, 3 or 5\n");
                 return 2;
             }
             break;
