@@ -399,10 +399,16 @@ static void starts_to_run(struct machine *machine)
           (unsigned long long)machine->ghost_acknowledged);
     world.stats->caught_up++;
     look_for_loss();
+    /* Class A: it may also go on because no majority is left without it and those that are empty, which may never have held anything. Then as many
+     * vote as a majority needs and no more, so that a leader must have what any of them has: that is what Leader Completeness is checked for. */
+    int without = 0;
+    for (int i = 1; i <= world.nodes; i++)
+        without += world.machines[i]->forgetful || !world.machines[i]->ran;
+    bool needed = !world.class_b && without >= world.majority;
     machine->forgetful = false;
     machine->wiped = false;
     machine->doubtful = true;
-    if (!world.class_b && last_loss != 0)
+    if (needed || (!world.class_b && last_loss != 0))
         return;
     while (must > 0 && (must > machine->ghost_last || machine->ghost[must].chain != committed[must].chain))
         must--;
