@@ -209,6 +209,10 @@ int message_store_recover(struct message_store *store, int64_t position, struct 
     store->recovered_position = resume;
     store->dispatched_offset = resume;
     store->earliest_time_ms = -1;
+    /* Now and not with the next sync: should this process die before it, the next one would see the zeros, but not that only the page cache has
+     * them. */
+    if (store->records_lost && message_store_sync(store) != 0)
+        return error_set(error, ERROR_IO, "%s: queues that were cut after a power cut cannot be synced", table->dir);
     return 0;
 }
 
