@@ -836,13 +836,14 @@ static void hand_over_when_useful(struct replica *replica, uint64_t now)
     uint64_t best = 0;
     raft_index best_match = 0;
 
-    if ((!full && stuck == 0) || !replica->accepting || now < replica->hand_over_due_us)
+    /* A stuck follower can keep a leader from accepting: nothing commits, so nothing is applied. */
+    if (now < replica->hand_over_due_us || !(stuck != 0 ? raft_transferee(&replica->driver.raft) == 0 : full && replica->accepting))
         return;
     replica->hand_over_due_us = now + REPLICA_HAND_OVER_MS * 1000ull;
     for (int i = 0; i < replica->member_count; i++) {
         const struct replica_peer *peer = &replica->peers[i];
         raft_index match;
-        if (peer->connected && !peer->full && (uint64_t)i + 1 != stuck &&
+        if (peer->connected && peer->hello.started && !peer->full && (uint64_t)i + 1 != stuck &&
             raft_match_index(&replica->driver.raft, (raft_id)i + 1, &match) == 0 && match >= best_match) {
             best = (uint64_t)i + 1;
             best_match = match;
