@@ -634,7 +634,7 @@ int dledger_commit_log_transfer(struct dledger_commit_log *log, const char *to_i
         raft_index match;
         if (member->self || !member->connected || raft_match_index(&replica->driver.raft, member->raft_id, &match) != 0)
             continue;
-        if (to_id != NULL ? strcmp(member->id, to_id) == 0 : best == 0 || match > best_match) {
+        if (to_id != NULL ? strcmp(member->id, to_id) == 0 : replica->peers[i].hello.started && (best == 0 || match > best_match)) {
             best = member->raft_id;
             best_match = match;
         }
