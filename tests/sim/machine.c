@@ -345,7 +345,7 @@ void machine_start(struct machine *machine)
         .election_timeout_ms = 300,
         .heartbeat_ms = 50,
         .max_wait_ms = 2500,
-        .force_start = world.options.bug == BUG_NEVER_MUTE && world.now > 101 * SECOND,
+        .force_start = world.options.bug == BUG_NEVER_MUTE && world.now > 101 * SECOND, /* not at the first start of all */
     };
     struct dledger_callbacks callbacks = {machine,    cb_metadata, cb_message, cb_nothing, cb_snapshot,
                                           cb_restore, cb_nothing,  NULL,       NULL,       cb_failed};

@@ -103,7 +103,7 @@ static void start_child(struct child *child, uint64_t seed, const struct setting
     exit(0);
 }
 
-/* Prints what the child said, unless quiet. */
+/* Prints what the child said. */
 static void print_output(struct child *child)
 {
     char line[1024];
