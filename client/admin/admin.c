@@ -275,6 +275,53 @@ bool admin_clusters(struct admin *admin, struct cluster_info *info)
     return false;
 }
 
+static bool leads(const struct cluster_info *info)
+{
+    for (size_t i = 0; i < info->broker_count; i++)
+        for (size_t k = 0; k < info->brokers[i].address_count; k++)
+            if (info->brokers[i].addresses[k].id == 0)
+                return true;
+    return false;
+}
+
+/* True when some name server answers and none of those that answer knows a leader. */
+static bool starting(struct admin *admin)
+{
+    bool answered = false;
+    for (uint32_t i = 0; i < admin->name_server_count; i++) {
+        struct remoting_response response;
+        struct cluster_info info;
+        struct error error = {0};
+        if (admin_try(admin, admin->name_servers[i], REQUEST_GET_BROKER_CLUSTER_INFO, NULL, slice_of(NULL, 0),
+                      &response, &error) != 0)
+            continue;
+        int rv = cluster_info_decode(&info, response.command.body, &error);
+        remoting_response_close(&response);
+        if (rv != 0)
+            return false;
+        bool led = leads(&info);
+        cluster_info_close(&info);
+        if (led)
+            return false;
+        answered = true;
+    }
+    return answered;
+}
+
+void admin_await_leader(struct admin *admin)
+{
+    const struct timespec pause = {.tv_nsec = 100 * 1000000};
+    if (!need_name_servers(admin))
+        return;
+    int64_t until = client_clock_ms() + ADMIN_START_SECONDS * 1000;
+    for (bool told = false; starting(admin) && client_clock_ms() < until; told = true) {
+        if (!told)
+            fprintf(stderr, "mqadmin %s: no broker leads yet; waiting up to %d s\n", admin->command->name,
+                    ADMIN_START_SECONDS);
+        nanosleep(&pause, NULL);
+    }
+}
+
 static bool add_target(struct admin_targets *targets, struct slice address, struct slice name, struct slice cluster,
                        int64_t id)
 {

@@ -15,6 +15,7 @@
 
 #define ADMIN_OPTIONS_MAX 40
 #define ADMIN_NODES_MAX 256
+#define ADMIN_START_SECONDS 10
 
 enum admin_status { ADMIN_OK = 0, ADMIN_FAILED = 1, ADMIN_USAGE = 2 };
 
@@ -99,6 +100,9 @@ bool admin_name_server_call(struct admin *admin, int32_t code, const struct remo
 bool admin_each_name_server(struct admin *admin, int32_t code, const struct remoting_field *fields, struct slice body,
                             void (*done)(const char *address, const struct remoting_command *answer));
 bool admin_clusters(struct admin *admin, struct cluster_info *info);
+/* Right after a cluster's start its brokers are not registered yet. Waits, ADMIN_START_SECONDS at most, while a name
+ * server answers but no broker leads anywhere, and says so. What the command does next tells what else is wrong. */
+void admin_await_leader(struct admin *admin);
 
 /* Brokers that a command is for. */
 struct admin_target {

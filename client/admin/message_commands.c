@@ -144,6 +144,7 @@ static int send_message(struct admin *admin)
     options.send_timeout_ms = (int)timeout;
     if (ledgermq_producer_new(admin->client, &options, &producer, &error) != LEDGERMQ_OK)
         return admin_fail(admin, "%s", error.message);
+    admin_await_leader(admin);
     message.delay_level = (int)delay;
     struct ledgermq_queue *wanted = NULL;
     if (broker != NULL) {

@@ -8,7 +8,7 @@ import subprocess
 import time
 
 import remoting
-from cluster import BIN, Cluster, Load, check, verify, wait_for
+from cluster import BIN, Cluster, Load, Ports, check, verify, wait_for
 from e2e import case, rounds
 
 
@@ -61,6 +61,22 @@ def role_change_is_registered_everywhere():
         check(late < 0.5 * remoting.PATIENCE, f"the last name server knew {late:.2f} s after the first")
         cluster.restart(old)
         wait_for("the restarted name server to know the leader", 5, lambda: remoting.leader_address(cluster.namesrv(old)) == cluster.broker(new))
+
+
+@case
+def send_while_the_cluster_starts():
+    """mqadmin sendMessage, typed before any broker leads, waits for one."""
+    with Cluster(nodes=3) as cluster:
+        for node in range(3):
+            cluster.kill(node)
+        cluster.restart(0)  # alone: its name server answers, nobody leads
+        wait_for("the name server to answer", 5, lambda: not Ports.is_free(cluster.base))
+        with subprocess.Popen([os.path.join(BIN, "mqadmin"), "sendMessage", "-n", cluster.namesrv(0), "-t", "early", "-p", "hello"],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as sender:
+            check("waiting" in sender.stderr.readline(), "mqadmin does not say that it waits")
+            cluster.restart(1)
+            out, err = sender.communicate(timeout=20 * remoting.PATIENCE)
+            check(sender.returncode == 0 and "SEND_OK" in out, f"mqadmin sendMessage: {out}{err}")
 
 
 def pause(low, high):
