@@ -185,6 +185,7 @@ int ledgermq_client_new(const struct ledgermq_client_options *given, struct ledg
                              &error);
     if (rv != 0)
         goto destroy_lock;
+    remoting_client_watch(client->remoting, client_group_greet_again, client);
     struct route_table_options routes = {
         .name_servers = servers,
         .name_server_count = count,

@@ -7,6 +7,7 @@
 #include "client/message_client_id_setter.h"
 #include "client/remoting_client.h"
 #include "client/route.h"
+#include "proto/heartbeat_data.h"
 
 #define CLIENT_GROUPS_MAX 4096u
 #define CLIENT_GROUP_TOPICS_MAX 4096u
@@ -40,8 +41,8 @@ int client_error_text(struct ledgermq_error *out, int code, int response_code, c
     __attribute__((format(printf, 4, 5)));
 int64_t client_clock_ms(void); /* wall clock */
 
-/* Any thread but the loop's: announces a group, waits until the loop knows it. consumer: with the topics it reads.
- * ERROR_BUSY, ERROR_NO_MEMORY. */
+/* Any thread but the loop's: announces a group, waits until the loop knows it. consumer: a pull consumer, with the
+ * topics it reads. ERROR_BUSY, ERROR_NO_MEMORY, ERROR_EXISTS when client_group_join() has it. */
 int client_group_register(struct ledgermq_client *client, const char *group, bool consumer);
 /* Unregisters it at the brokers it was announced to (35), waiting a second at most. */
 void client_group_unregister(struct ledgermq_client *client, const char *group, bool consumer);
@@ -59,8 +60,25 @@ int client_queues(struct ledgermq_client *client, const char *topic, bool publis
 int client_topic_brokers(struct ledgermq_client *client, const char *topic, char (**addresses)[REMOTING_ADDRESS_MAX],
                          size_t *count, struct error *error);
 
-/* Loop thread: heart-beats to brokers that got none in this period; the period's end; the end of all. */
+/* What heart-beats say of a consumer group. */
+struct client_group_consumer {
+    enum consume_type consume_type;
+    enum message_model message_model;
+    enum consume_from_where consume_from_where;
+};
+/* Loop thread, for a consumer that has the group to itself in this client. ERROR_EXISTS, ERROR_BUSY, ERROR_NO_MEMORY.
+ * client_group_unregister() ends it. */
+int client_group_join(struct ledgermq_client *client, const char *group, const struct client_group_consumer *consumer);
+/* Loop thread: replaces or adds a subscription and tells all brokers. expression_type: a constant. ERROR_BUSY,
+ * ERROR_NO_MEMORY, ERROR_NOT_FOUND without the group. */
+int client_group_subscribe(struct ledgermq_client *client, const char *group, const char *topic,
+                           const char *expression, const char *expression_type, int64_t version_ms);
+void client_group_unsubscribe(struct ledgermq_client *client, const char *group, const char *topic);
+
+/* Loop thread: heart-beats, each of which carries all groups of the client, to brokers of known routes that got none in
+ * this period; to one broker that has forgotten this client; the period's end; the end of all. */
 void client_group_greet(void *client);
+void client_group_greet_again(void *client, const char *address);
 void client_group_forget_greeted(struct ledgermq_client *client);
 void client_group_heartbeat(struct remoting_delay *delay);
 void client_groups_free(struct ledgermq_client *client);

@@ -1,10 +1,10 @@
 /* The groups of a client, and the heart-beats that tell brokers of them. */
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <uthash.h>
 
 #include "client/client.h"
-#include "proto/heartbeat_data.h"
 #include "proto/request_code.h"
 
 #define HEARTBEAT_TIMEOUT_MS 3000
@@ -12,22 +12,34 @@
 
 struct client_topic {
     struct client_topic *next;
+    const char *expression_type;
+    char *expression;
+    int64_t version_ms;
     char name[];
 };
 
 struct client_group {
     struct client_group *next;
     bool consumer;
+    bool exclusive;
+    struct client_group_consumer data; /* of a consumer */
     unsigned users;
-    int64_t version_ms; /* of the subscription */
     uint32_t topic_count;
     struct client_topic *topics;
     char name[];
 };
 
+/* pending: a heart-beat is on its way. */
 struct client_seen {
     UT_hash_handle hh;
+    bool pending;
     char address[];
+};
+
+struct heartbeat_call {
+    struct remoting_call call;
+    struct ledgermq_client *client;
+    char address[REMOTING_ADDRESS_MAX];
 };
 
 static void heartbeat_body(struct ledgermq_client *client, struct buffer *out)
@@ -47,19 +59,20 @@ static void heartbeat_body(struct ledgermq_client *client, struct buffer *out)
         }
         struct consumer_data *consumer = &data.consumers[data.consumer_count++];
         consumer->group_name = slice_of_text(group->name);
-        consumer->consume_type = CONSUME_ACTIVELY;
-        consumer->message_model = MESSAGE_MODEL_CLUSTERING;
-        consumer->consume_from_where = CONSUME_FROM_LAST_OFFSET;
+        consumer->consume_type = group->data.consume_type;
+        consumer->message_model = group->data.message_model;
+        consumer->consume_from_where = group->data.consume_from_where;
         consumer->subscriptions = arena_array(&arena, group->topic_count, sizeof *consumer->subscriptions);
         if (consumer->subscriptions == NULL)
             break;
         for (struct client_topic *topic = group->topics; topic != NULL; topic = topic->next) {
             struct subscription_data *subscription = &consumer->subscriptions[consumer->subscription_count++];
             if (subscription_data_build(subscription, &arena, slice_of_text(topic->name),
-                                        SLICE_LITERAL(SUBSCRIPTION_ALL), SLICE_LITERAL(EXPRESSION_TYPE_TAG),
+                                        slice_of_text(topic->expression), slice_of_text(topic->expression_type),
                                         NULL) != 0)
                 consumer->subscription_count--;
-            subscription->sub_version = group->version_ms;
+            else
+                subscription->sub_version = topic->version_ms;
         }
     }
     if (arena.failed)
@@ -69,33 +82,44 @@ static void heartbeat_body(struct ledgermq_client *client, struct buffer *out)
     arena_close(&arena);
 }
 
-static void heartbeat_done(struct remoting_call *call, int rv, const struct remoting_command *answer,
+static void heartbeat_done(struct remoting_call *base, int rv, const struct remoting_command *answer,
                            const char *cause)
 {
+    struct heartbeat_call *call = (struct heartbeat_call *)base;
+    struct client_seen *seen;
     (void)rv;
     (void)answer;
     (void)cause;
+    HASH_FIND_STR(call->client->seen, call->address, seen);
+    if (seen != NULL)
+        seen->pending = false;
     free(call);
 }
 
-static void heartbeat_send(struct ledgermq_client *client, const char *address)
+static void heartbeat_send(struct ledgermq_client *client, struct client_seen *seen)
 {
-    struct remoting_call *call = calloc(1, sizeof *call);
+    struct heartbeat_call *call = calloc(1, sizeof *call);
     struct remoting_writer writer;
     if (call == NULL)
         return;
-    call->done = heartbeat_done;
-    int rv =
-        remoting_client_begin(client->remoting, address, call, REQUEST_HEART_BEAT, HEARTBEAT_TIMEOUT_MS, &writer);
+    call->call.done = heartbeat_done;
+    call->client = client;
+    snprintf(call->address, sizeof call->address, "%s", seen->address);
+    int rv = remoting_client_begin(client->remoting, seen->address, &call->call, REQUEST_HEART_BEAT,
+                                   HEARTBEAT_TIMEOUT_MS, &writer);
     if (rv == 0) {
         remoting_writer_body(&writer);
         heartbeat_body(client, writer.out);
-        rv = remoting_client_end(client->remoting, call, &writer);
+        rv = remoting_client_end(client->remoting, &call->call, &writer);
     }
     if (rv != 0)
         free(call);
+    else
+        seen->pending = true;
 }
 
+/* A slave needs to know of consumers, which may read from it, and of nobody else
+ * (MQClientInstance#sendHeartbeatToAllBroker). */
 static void heartbeat_visit(void *context, const struct route_broker *broker)
 {
     struct ledgermq_client *client = context;
@@ -111,13 +135,23 @@ static void heartbeat_visit(void *context, const struct route_broker *broker)
         if (seen != NULL)
             continue;
         size_t size = strlen(address);
-        seen = malloc(sizeof *seen + size + 1);
+        seen = calloc(1, sizeof *seen + size + 1);
         if (seen == NULL)
             return;
         memcpy(seen->address, address, size + 1);
         HASH_ADD_STR(client->seen, address, seen);
-        heartbeat_send(client, address);
+        heartbeat_send(client, seen);
     }
+}
+
+/* A broker forgets its clients when a connection breaks or it starts anew. */
+void client_group_greet_again(void *context, const char *address)
+{
+    struct ledgermq_client *client = context;
+    struct client_seen *seen;
+    HASH_FIND_STR(client->seen, address, seen);
+    if (seen != NULL && !seen->pending && client->groups != NULL && !client->stopping)
+        heartbeat_send(client, seen);
 }
 
 void client_group_greet(void *context)
@@ -187,37 +221,60 @@ static void group_free(struct client_group *group)
     while (group->topics != NULL) {
         struct client_topic *topic = group->topics;
         group->topics = topic->next;
+        free(topic->expression);
         free(topic);
     }
     free(group);
 }
 
-static void register_run(struct remoting_task *base)
+/* To all brokers, since what they know of this client is not true any more. */
+static void announce(struct ledgermq_client *client)
 {
-    struct group_task *task = (struct group_task *)base;
-    struct ledgermq_client *client = task->client;
-    struct client_group **at = group_find(client, task->group, task->consumer);
-    if (*at == NULL) {
-        size_t size = strlen(task->group), count = 0;
-        for (struct client_group *group = client->groups; group != NULL; group = group->next)
-            count++;
-        struct client_group *group = count < CLIENT_GROUPS_MAX ? calloc(1, sizeof *group + size + 1) : NULL;
-        task->rv = count < CLIENT_GROUPS_MAX ? ERROR_NO_MEMORY : ERROR_BUSY;
-        if (group == NULL) {
-            uv_sem_post(&task->done);
-            return;
-        }
-        memcpy(group->name, task->group, size + 1);
-        group->consumer = task->consumer;
-        group->version_ms = client_clock_ms();
-        *at = group;
-    }
-    (*at)->users++;
-    task->rv = 0;
     if (!client->heartbeat.armed)
         remoting_client_delay(client->remoting, &client->heartbeat, client->heartbeat_ms);
     client_group_forget_greeted(client);
     client_group_greet(client);
+}
+
+static int group_join(struct ledgermq_client *client, const char *name, const struct client_group_consumer *consumer,
+                      bool exclusive)
+{
+    struct client_group **at = group_find(client, name, consumer != NULL);
+    if (*at != NULL && (exclusive || (*at)->exclusive))
+        return ERROR_EXISTS;
+    if (*at == NULL) {
+        size_t size = strlen(name), count = 0;
+        for (struct client_group *group = client->groups; group != NULL; group = group->next)
+            count++;
+        if (count >= CLIENT_GROUPS_MAX)
+            return ERROR_BUSY;
+        struct client_group *group = calloc(1, sizeof *group + size + 1);
+        if (group == NULL)
+            return ERROR_NO_MEMORY;
+        memcpy(group->name, name, size + 1);
+        group->consumer = consumer != NULL;
+        group->exclusive = exclusive;
+        if (consumer != NULL)
+            group->data = *consumer;
+        *at = group;
+    }
+    (*at)->users++;
+    return 0;
+}
+
+int client_group_join(struct ledgermq_client *client, const char *group, const struct client_group_consumer *consumer)
+{
+    return group_join(client, group, consumer, true);
+}
+
+static void register_run(struct remoting_task *base)
+{
+    static const struct client_group_consumer reader = {CONSUME_ACTIVELY, MESSAGE_MODEL_CLUSTERING,
+                                                        CONSUME_FROM_LAST_OFFSET};
+    struct group_task *task = (struct group_task *)base;
+    task->rv = group_join(task->client, task->group, task->consumer ? &reader : NULL, false);
+    if (task->rv == 0)
+        announce(task->client);
     uv_sem_post(&task->done);
 }
 
@@ -285,24 +342,63 @@ void client_group_unregister(struct ledgermq_client *client, const char *group, 
     group_task_wait(&task, unregister_run);
 }
 
+static struct client_topic **topic_find(struct client_group *group, const char *name)
+{
+    struct client_topic **at = &group->topics;
+    while (*at != NULL && strcmp((*at)->name, name) != 0)
+        at = &(*at)->next;
+    return at;
+}
+
+int client_group_subscribe(struct ledgermq_client *client, const char *name, const char *topic_name,
+                           const char *expression, const char *expression_type, int64_t version_ms)
+{
+    struct client_group *group = *group_find(client, name, true);
+    if (group == NULL)
+        return ERROR_NOT_FOUND;
+    struct client_topic **at = topic_find(group, topic_name), *topic = *at;
+    char *copy = strdup(expression);
+    size_t size = strlen(topic_name);
+    if (copy == NULL)
+        return ERROR_NO_MEMORY;
+    if (topic == NULL) {
+        topic = group->topic_count < CLIENT_GROUP_TOPICS_MAX ? calloc(1, sizeof *topic + size + 1) : NULL;
+        if (topic == NULL) {
+            free(copy);
+            return group->topic_count < CLIENT_GROUP_TOPICS_MAX ? ERROR_NO_MEMORY : ERROR_BUSY;
+        }
+        memcpy(topic->name, topic_name, size + 1);
+        *at = topic;
+        group->topic_count++;
+    }
+    free(topic->expression);
+    topic->expression = copy;
+    topic->expression_type = expression_type;
+    topic->version_ms = version_ms;
+    announce(client);
+    return 0;
+}
+
+void client_group_unsubscribe(struct ledgermq_client *client, const char *name, const char *topic_name)
+{
+    struct client_group *group = *group_find(client, name, true);
+    struct client_topic **at = group == NULL ? NULL : topic_find(group, topic_name), *topic = at == NULL ? NULL : *at;
+    if (topic == NULL)
+        return;
+    *at = topic->next;
+    group->topic_count--;
+    free(topic->expression);
+    free(topic);
+    announce(client);
+}
+
 static void add_topic_run(struct remoting_task *base)
 {
     struct group_task *task = (struct group_task *)base;
     struct client_group *group = *group_find(task->client, task->group, true);
-    struct client_topic *topic = group == NULL ? NULL : group->topics;
-    while (topic != NULL && strcmp(topic->name, task->topic) != 0)
-        topic = topic->next;
-    size_t size = strlen(task->topic);
-    if (group != NULL && topic == NULL && group->topic_count < CLIENT_GROUP_TOPICS_MAX &&
-        (topic = malloc(sizeof *topic + size + 1)) != NULL) {
-        memcpy(topic->name, task->topic, size + 1);
-        topic->next = group->topics;
-        group->topics = topic;
-        group->topic_count++;
-        group->version_ms = client_clock_ms();
-        client_group_forget_greeted(task->client);
-        client_group_greet(task->client);
-    }
+    if (group != NULL && *topic_find(group, task->topic) == NULL)
+        client_group_subscribe(task->client, task->group, task->topic, SUBSCRIPTION_ALL, EXPRESSION_TYPE_TAG,
+                               client_clock_ms());
     uv_sem_post(&task->done);
 }
 

@@ -15,6 +15,7 @@
 #define REMOTING_CLIENT_CALLS_MAX 262144u            /* unanswered requests of one client */
 #define REMOTING_CLIENT_OUT_MAX (128u * 1024 * 1024) /* bytes not yet taken by the kernel, per connection */
 #define REMOTING_CLIENT_CONNECTIONS_MAX 1024u
+#define REMOTING_CLIENT_HANDLERS_MAX 16u
 
 struct remoting_client;
 struct remoting_connection;
@@ -52,6 +53,21 @@ struct remoting_delay {
     struct remoting_delay *next, **previous;
 };
 
+/* Where the answer to a peer's request goes: plain data, kept as long as the answer takes. */
+struct remoting_origin {
+    uint64_t connection;
+    int32_t opaque;
+    uint8_t serialize_type;
+    bool oneway;
+};
+/* A request that a peer sent over a connection of ours, on the loop thread. request and address (the peer's) are valid
+ * until return. Whoever takes a request that is not one-way answers it, now or later: see
+ * remoting_client_answer_begin(). */
+typedef void (*remoting_request_handler)(void *context, const struct remoting_command *request, const char *address,
+                                         const struct remoting_origin *origin);
+/* A connection was made, on the loop thread; requests that began it leave right behind what this one begins. */
+typedef void (*remoting_connected)(void *context, const char *address);
+
 /* Starts the thread. */
 int remoting_client_new(int connect_timeout_ms, struct remoting_client **out, struct error *error);
 /* Ends all calls with ERROR_STOPPED and the thread. Delays that are still armed and tasks posted later never run. Not
@@ -62,6 +78,12 @@ void remoting_client_free(struct remoting_client *client);
 void remoting_client_post(struct remoting_client *client, struct remoting_task *task);
 /* Any thread: true when called on the loop thread. */
 bool remoting_client_on_loop(const struct remoting_client *client);
+
+/* Before the first request (connections are made by requests): requests of that code go to the handler. One handler a
+ * code; all other requests are answered "not supported" (3), so that a peer never waits in vain. */
+void remoting_client_handle(struct remoting_client *client, int32_t code, remoting_request_handler handler,
+                            void *context);
+void remoting_client_watch(struct remoting_client *client, remoting_connected connected, void *context);
 
 /* Loop thread only, from here.
  * ------------------------------------------------------------------------------------------------------- */
@@ -76,6 +98,16 @@ int remoting_client_begin(struct remoting_client *client, const char *address, s
 int remoting_client_end(struct remoting_client *client, struct remoting_call *call, struct remoting_writer *writer);
 /* Forgets an unanswered call; done is not called. */
 void remoting_client_cancel(struct remoting_client *client, struct remoting_call *call);
+
+/* Begins the answer to a peer's request; ext fields and body follow through the writer, then remoting_client_answer_end.
+ * False, and nothing to do, when nobody waits: it was one-way, its connection is gone or takes no more. remark NULL:
+ * none; lives until end. */
+bool remoting_client_answer_begin(struct remoting_client *client, const struct remoting_origin *origin, int32_t code,
+                                  const char *remark, struct remoting_writer *writer);
+void remoting_client_answer_end(struct remoting_client *client, struct remoting_writer *writer);
+/* Both in one, without fields and body. */
+void remoting_client_answer(struct remoting_client *client, const struct remoting_origin *origin, int32_t code,
+                            const char *remark);
 
 int64_t remoting_client_now_ms(struct remoting_client *client);
 void remoting_client_delay(struct remoting_client *client, struct remoting_delay *delay, int wait_ms);
@@ -101,5 +133,7 @@ int remoting_client_invoke(struct remoting_client *client, const char *address, 
                            const struct remoting_field *fields, struct slice body, int timeout_ms,
                            struct remoting_response *response, struct error *error);
 void remoting_response_close(struct remoting_response *response);
+/* Any thread: a copy of an answer that outlives its call back. ERROR_NO_MEMORY. */
+int remoting_response_keep(const struct remoting_command *answer, struct remoting_response *response);
 
 #endif

@@ -138,26 +138,6 @@ void remoting_connections_flush(uv_prepare_t *prepare)
     }
 }
 
-/* A broker's own requests (CHECK_TRANSACTION_STATE, CONSUME_MESSAGE_DIRECTLY, ...) are answered "not supported": a
- * broker that waits for an answer must not wait in vain. */
-static void answer_request(struct remoting_connection *connection, const struct remoting_command *request)
-{
-    struct remoting_writer writer;
-    char remark[64];
-    if (remoting_is_oneway(request) || connection->out.size + connection->writing.size > REMOTING_CLIENT_OUT_MAX / 2)
-        return;
-    snprintf(remark, sizeof remark, " request type %d not supported", request->code);
-    size_t start = connection->out.size;
-    remoting_writer_begin_response(&writer, &connection->out, request->serialize_type, 3, request->opaque, remark);
-    remoting_writer_end(&writer, 0);
-    if (connection->out.failed) {
-        connection->out.failed = false;
-        connection->out.size = start;
-        return;
-    }
-    remoting_connection_mark_dirty(connection);
-}
-
 static void take_answer(struct remoting_connection *connection, const struct remoting_command *answer)
 {
     struct remoting_client *client = connection->client;
@@ -219,7 +199,7 @@ static void read_cb(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
         if (remoting_is_response(&client->command))
             take_answer(connection, &client->command);
         else
-            answer_request(connection, &client->command);
+            remoting_request_take(connection, &client->command);
     }
 }
 
@@ -245,6 +225,8 @@ static void connected_cb(uv_connect_t *connect, int status)
         return;
     }
     remoting_connection_mark_dirty(connection);
+    if (connection->client->connected != NULL)
+        connection->client->connected(connection->client->connected_context, connection->address);
 }
 
 static void retry_address_cb(uv_handle_t *handle)
@@ -348,6 +330,7 @@ struct remoting_connection *remoting_connection_get(struct remoting_client *clie
         return NULL;
     }
     connection->client = client;
+    connection->id = ++client->last_connection_id;
     memcpy(connection->address, address, size + 1);
     buffer_init(&connection->out, REMOTING_CLIENT_OUT_MAX);
     buffer_init(&connection->writing, REMOTING_CLIENT_OUT_MAX);

@@ -1,4 +1,4 @@
-/* What remoting_client.c and remoting_connection.c share; private to the two. All of it belongs to the loop thread.
+/* What remoting_client.c, remoting_connection.c and remoting_request.c share; private to them. All of it belongs to the loop thread.
  */
 #ifndef LEDGERMQ_CLIENT_REMOTING_CONNECTION_H
 #define LEDGERMQ_CLIENT_REMOTING_CONNECTION_H
@@ -18,6 +18,7 @@ enum connection_state { RESOLVING, CONNECTING, OPEN, CLOSED };
 struct remoting_connection {
     struct remoting_client *client;
     char address[REMOTING_ADDRESS_MAX];
+    uint64_t id; /* never used again: names the connection to answers that come late */
     enum connection_state state;
     uv_tcp_t tcp;
     uv_connect_t connect;
@@ -46,6 +47,12 @@ struct slot {
     uint32_t next_free;
 };
 
+struct handler {
+    int32_t code;
+    remoting_request_handler handler;
+    void *context;
+};
+
 struct remoting_client {
     uv_loop_t loop;
     uv_thread_t thread;
@@ -58,8 +65,15 @@ struct remoting_client {
     uv_mutex_t lock; /* guards tasks */
     struct remoting_task *tasks, **tasks_end;
 
+    /* set before the first connection */
+    struct handler handlers[REMOTING_CLIENT_HANDLERS_MAX];
+    uint32_t handler_count;
+    remoting_connected connected;
+    void *connected_context;
+
     /* loop thread only */
     struct remoting_connection *connections; /* by address; closed ones have left */
+    uint64_t last_connection_id;
     struct remoting_connection *dirty;
     struct slot *slots;
     uint32_t slot_count, slot_capacity, free_slot; /* free_slot: UINT32_MAX none */
@@ -82,6 +96,9 @@ void remoting_connection_fail(struct remoting_connection *connection, int rv, co
 void remoting_connection_fail_status(struct remoting_connection *connection, const char *what, int status);
 /* One write for each connection that gathered something. */
 void remoting_connections_flush(uv_prepare_t *prepare);
+
+/* Hands a peer's request to its handler. */
+void remoting_request_take(struct remoting_connection *connection, const struct remoting_command *request);
 
 /* Frees the slot of a call, which is over. */
 void remoting_client_slot_release(struct remoting_client *client, struct remoting_call *call);

@@ -30,7 +30,7 @@ static struct slice move_slice(struct slice slice, const uint8_t *from, uint8_t 
 
 /* The connection's buffer moves on with the next read, so the answer's bytes are copied: all slices lie between the
  * lowest and the highest address. */
-static int keep_answer(const struct remoting_command *answer, struct remoting_response *response)
+int remoting_response_keep(const struct remoting_command *answer, struct remoting_response *response)
 {
     const uint8_t *low = NULL, *high = NULL;
     struct slice all[2 + 2 * REMOTING_EXT_FIELDS_MAX];
@@ -68,7 +68,7 @@ static void invocation_done(struct remoting_call *call, int rv, const struct rem
                             const char *cause)
 {
     struct invocation *invocation = call->context;
-    invocation->rv = rv == 0 ? keep_answer(answer, invocation->response) : rv;
+    invocation->rv = rv == 0 ? remoting_response_keep(answer, invocation->response) : rv;
     snprintf(invocation->cause, sizeof invocation->cause, "%s", cause != NULL ? cause : error_text(invocation->rv));
     uv_sem_post(&invocation->done);
 }
