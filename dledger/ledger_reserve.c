@@ -62,11 +62,11 @@ int ledger_zero_backwards(struct ledger *ledger, struct mapped_file *file, uint6
     return 0;
 }
 
-/* The next segment, if the log needs it. 0, ERROR_NO_SPACE (noted), ERROR_IO (final). */
-static int add_segment(struct ledger *ledger, uint64_t position)
+/* The file that holds position, unless there is one. 0, ERROR_NO_SPACE (noted), ERROR_IO (final). */
+static int add_file(struct ledger *ledger, struct mapped_file_queue *files, uint64_t position)
 {
     struct error error;
-    int code = mapped_file_queue_add(&ledger->data, position, NULL, &error);
+    int code = mapped_file_queue_find(files, position) != NULL ? 0 : mapped_file_queue_add(files, position, NULL, &error);
     if (code == 0)
         return 0;
     if (code == ERROR_NO_SPACE || code == ERROR_NO_MEMORY) {
@@ -104,7 +104,7 @@ int ledger_reserve_data(struct ledger *ledger, uint64_t end)
     while (ledger->reserved_end < end) {
         struct mapped_file *file = mapped_file_queue_find(&ledger->data, ledger->reserved_end);
         if (file == NULL) {
-            int code = add_segment(ledger, ledger->reserved_end);
+            int code = add_file(ledger, &ledger->data, ledger->reserved_end);
             if (code != 0)
                 return code;
             continue;
@@ -137,25 +137,6 @@ static int open_index_file(struct ledger *ledger, uint64_t position, struct env_
     return env_open(ledger->env, path, ENV_WRITE, handle);
 }
 
-static int add_index_file(struct ledger *ledger)
-{
-    if (mapped_file_queue_find(&ledger->index, ledger->index_reserved_end) != NULL)
-        return 0;
-    struct error error;
-    int code = mapped_file_queue_add(&ledger->index, ledger->index_reserved_end, NULL, &error);
-    if (code == 0)
-        return 0;
-    if (code == ERROR_NO_SPACE || code == ERROR_NO_MEMORY) {
-        ledger->reserve_result = code == ERROR_NO_SPACE ? -ENOSPC : -ENOMEM;
-        return ERROR_NO_SPACE;
-    }
-    if (!ledger->failed) {
-        ledger->failed = true;
-        ledger->failure = error;
-    }
-    return ERROR_IO;
-}
-
 static uint64_t index_step_end(const struct ledger *ledger)
 {
     uint64_t at = ledger->index_reserved_end;
@@ -166,7 +147,7 @@ static uint64_t index_step_end(const struct ledger *ledger)
 int ledger_reserve_index(struct ledger *ledger, uint64_t end)
 {
     while (ledger->index_reserved_end < end) {
-        int code = add_index_file(ledger);
+        int code = add_file(ledger, &ledger->index, ledger->index_reserved_end);
         if (code != 0)
             return code;
         uint64_t from = ledger->index_reserved_end, to = index_step_end(ledger);
@@ -191,7 +172,7 @@ static bool index_job(struct ledger *ledger, struct ledger_reservation *job)
     uint64_t enough = min_u64(INDEX_STEP / 2, ledger->index.file_size);
     if (ledger->index_reserved_end > used && ledger->index_reserved_end - used >= enough)
         return false;
-    if (ledger->index_reserved_end < used || add_index_file(ledger) != 0)
+    if (ledger->index_reserved_end < used || add_file(ledger, &ledger->index, ledger->index_reserved_end) != 0)
         return false;
     uint64_t from = ledger->index_reserved_end;
     struct env_file *handle;
@@ -229,7 +210,7 @@ bool ledger_reservation_next(struct ledger *ledger, struct ledger_reservation *j
         return false;
     struct mapped_file *file = mapped_file_queue_find(&ledger->data, ledger->reserved_end);
     if (file == NULL) {
-        if (add_segment(ledger, ledger->reserved_end) != 0) {
+        if (add_file(ledger, &ledger->data, ledger->reserved_end) != 0) {
             ledger->reserve_retry_us = env_monotonic_us(ledger->env) + RETRY_US;
             return false;
         }
