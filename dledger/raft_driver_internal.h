@@ -1,0 +1,41 @@
+/* What the parts of the driver share: raft_driver.c (life, events), raft_driver_step.c (the step and carrying its update out),
+ * raft_driver_receive.c (messages and their guards) and raft_driver_configuration.c.
+ */
+#ifndef LEDGERMQ_DLEDGER_RAFT_DRIVER_INTERNAL_H
+#define LEDGERMQ_DLEDGER_RAFT_DRIVER_INTERNAL_H
+
+#include "dledger/raft_driver.h"
+
+static inline raft_time raft_driver_now(struct raft_driver *driver)
+{
+    return env_monotonic_us(driver->env) / 1000;
+}
+
+/* Whether a guard is on; counts that it was needed. */
+static inline bool raft_driver_guarded(struct raft_driver *driver, unsigned guard)
+{
+    if ((driver->options.guards & guard) == 0)
+        return false;
+    driver->guard_hits[__builtin_ctz(guard)]++;
+    return true;
+}
+
+/* Term of a Raft index: 0 for index 0 and for what is not retained. */
+static inline raft_term raft_driver_term_of(const struct raft_driver *driver, raft_index index)
+{
+    return index == 0 ? 0 : ledger_term_of(driver->ledger, index - 1);
+}
+
+/* Final: the first error is told. */
+void raft_driver_fail(struct raft_driver *driver, const struct error *error);
+/* Runs the step and carries its update out. Libraft's code. */
+int raft_driver_step(struct raft_driver *driver, struct raft_event *event);
+enum raft_entry_type raft_driver_entry_type(uint8_t kind);
+/* Describes a checked run to the core; valid until the next call. NULL: no memory. */
+struct raft_entry *raft_driver_describe(struct raft_driver *driver, const uint8_t *run, uint32_t count);
+/* Whether there is room for the barrier that a winner appends. */
+bool raft_driver_barrier_fits(struct raft_driver *driver);
+bool raft_driver_configuration_at(struct raft_driver *driver, raft_index index, struct raft_buffer *buffer);
+unsigned raft_driver_voters(const struct raft *raft);
+
+#endif

@@ -1,0 +1,267 @@
+/* Messages of peers on their way into a step: each is validated and, where the core would misbehave, split, trimmed, mended or dropped. The numbers
+ * of the guards are explained in raft_driver.h.
+ */
+#include "dledger/raft_driver_internal.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+#include "store/log_sink.h"
+
+static int step_message(struct raft_driver *driver, struct raft_message *message)
+{
+    struct raft_event event = {.type = RAFT_RECEIVE};
+
+    event.receive.message = message;
+    if (message->type == RAFT_APPEND_ENTRIES && message->append_entries.n_entries > 0) {
+        /* The core frees `batch` of what it does not keep and never looks at payload: a one-byte token per message stands for it. */
+        void *token = raft_malloc(1);
+        if (token == NULL)
+            return RAFT_NOMEM;
+        for (unsigned i = 0; i < message->append_entries.n_entries; i++)
+            message->append_entries.entries[i].batch = token;
+    }
+    return raft_driver_step(driver, &event);
+}
+
+static uint64_t run_end_position(const uint8_t *run, size_t size, uint32_t count)
+{
+    const uint8_t *end = run + size;
+    const uint8_t *last = run;
+
+    for (uint32_t i = 0; i < count; i++, run += load_u32(run + 4))
+        last = run;
+    assert(run == end);
+    return load_u64(last + 24) + load_u32(last + 4);
+}
+
+static void receive_append(struct raft_driver *driver, struct raft_message *message, const uint8_t *run, size_t size)
+{
+    struct raft *raft = &driver->raft;
+    struct raft_append_entries *append = &message->append_entries;
+    raft_index previous = append->prev_log_index;
+    raft_term previous_term = append->prev_log_term;
+    unsigned count = append->n_entries;
+    unsigned position = 0;
+    struct raft_entry *entries;
+    struct error error;
+    uint64_t previous_end;
+    uint32_t previous_chain;
+
+    if (raft_state(raft) == RAFT_LEADER && append->term == raft_current_term(raft) && raft_driver_guarded(driver, GUARD_SAME_TERM))
+        return;
+    if ((previous == 0) != (previous_term == 0) || previous_term > append->term || append->term == 0)
+        return;
+    append->entries = NULL;
+    append->n_entries = 0;
+    if (append->term < raft_current_term(raft)) {
+        step_message(driver, message);
+        return;
+    }
+    if (previous < driver->commit && count > 0 && raft_driver_guarded(driver, GUARD_TRIM)) {
+        /* A late duplicate: what is committed here is equal there, so cut that part off and anchor the rest at our commit index. */
+        raft_index skip = driver->commit - previous;
+        if (skip > count)
+            skip = count;
+        for (raft_index i = 0; i < skip; i++) {
+            struct ledger_entry header;
+            if (size < LEDGER_ENTRY_HEADER_SIZE || ledger_entry_decode(&header, run) != 0 || ledger_entry_size(&header) > size) {
+                driver->refused_runs++;
+                return;
+            }
+            run += ledger_entry_size(&header);
+            size -= ledger_entry_size(&header);
+        }
+        count -= (unsigned)skip;
+        previous = driver->commit;
+        previous_term = raft_driver_term_of(driver, previous);
+        if (previous_term == 0)
+            return;
+    }
+    if (count > 0 && previous != 0 && (previous > raft_driver_last(driver) || raft_driver_term_of(driver, previous) != previous_term)) {
+        /* The core will reject by (index, term) alone: no need to believe the entries. */
+        append->prev_log_index = previous;
+        append->prev_log_term = previous_term;
+        step_message(driver, message);
+        return;
+    }
+    if (count > 0) {
+        if (!ledger_end_of(driver->ledger, previous == 0 ? UINT64_MAX : previous - 1, &previous_end, &previous_chain))
+            return;
+        if (ledger_check_run(driver->ledger, run, size, count, previous, previous_term, previous_end, previous_chain, append->term, &error) != 0) {
+            driver->refused_runs++;
+            LOG_WARN("raft: entries from member %llu behind index %llu are refused: %s", message->server_id, previous, error.message);
+            return;
+        }
+        /* A run knows its own positions: its last entry says where it ends. */
+        if (raft_driver_make_room(driver, run_end_position(run, size, count) + LEDGER_BLANK_SIZE, count) != 0)
+            return; /* the leader sends it again */
+    }
+    entries = raft_driver_describe(driver, run, count);
+    if (entries == NULL)
+        return;
+    driver->source = run;
+    driver->source_size = size;
+    do {
+        unsigned end = position;
+        struct raft_message part = *message;
+        struct raft_append_entries *ae = &part.append_entries;
+
+        ae->prev_log_index = previous + position;
+        ae->prev_log_term = position == 0 ? previous_term : entries[position - 1].term;
+        ae->entries = NULL;
+        ae->n_entries = 0;
+        if (position < count) {
+            end = position + 1;
+            while (end < count && (entries[end].type != RAFT_CHANGE || (driver->options.guards & GUARD_SPLIT_CHANGE) == 0))
+                end++;
+            if (entries[position].type == RAFT_CHANGE && raft_driver_guarded(driver, GUARD_SPLIT_CHANGE)) {
+                unsigned voters;
+                bool is_voter;
+                raft_index uncommitted;
+                struct raft_buffer body;
+                if (!raft_driver_configuration_valid(slice_of(entries[position].buf.base, entries[position].buf.len),
+                                                     driver->options.id, &voters, &is_voter))
+                    break;
+                /* Let the commit index catch up first, so that an earlier configuration is settled before this one. */
+                if (step_message(driver, &part) != 0 || raft_driver_term_of(driver, ae->prev_log_index) != ae->prev_log_term)
+                    break;
+                uncommitted = raft->configuration_uncommitted_index;
+                if (uncommitted != 0 && uncommitted < previous + position + 1 && raft_driver_configuration_at(driver, uncommitted, &body) &&
+                    raft_driver_guarded(driver, GUARD_SETTLE_CHANGE))
+                    raft_driver_apply_configuration(driver, uncommitted, slice_of(body.base, body.len));
+            }
+            ae->entries = entries + position;
+            ae->n_entries = end - position;
+        }
+        if (step_message(driver, &part) != 0 || driver->failed)
+            break;
+        if (end > position && raft_driver_term_of(driver, previous + end) != entries[end - 1].term)
+            break; /* rejected or ignored */
+        position = end;
+    } while (position < count);
+    driver->source = NULL;
+}
+
+static void receive_append_result(struct raft_driver *driver, struct raft_message *message)
+{
+    struct raft_append_entries_result *result = &message->append_entries_result;
+    raft_index match;
+
+    if (result->rejected == 0)
+        driver->stale_since[message->server_id % 64] = 0;
+    if (result->rejected > 0 && result->term == raft_current_term(&driver->raft) &&
+        raft_match_index(&driver->raft, message->server_id, &match) == 0) {
+        /* Late, or the peer lost what it had acknowledged; in probe mode the core would believe it and go below the match index. */
+        if (result->rejected <= match && raft_driver_guarded(driver, GUARD_STALE_RESULT)) {
+            if (driver->stale_since[message->server_id % 64] == 0)
+                driver->stale_since[message->server_id % 64] = raft_driver_now(driver);
+            return;
+        }
+        if (result->last_log_index < match && raft_driver_guarded(driver, GUARD_STALE_RESULT))
+            result->last_log_index = match;
+    }
+    if (result->last_log_index > raft_last_index(&driver->raft) && result->rejected == 0 &&
+        result->term == raft_current_term(&driver->raft))
+        return; /* cannot have stored what we never sent */
+    step_message(driver, message);
+}
+
+static bool known_server(const struct raft *raft, uint64_t id)
+{
+    for (unsigned i = 0; i < raft->configuration.n; i++) {
+        if (raft->configuration.servers[i].id == id)
+            return true;
+    }
+    return false;
+}
+
+void raft_driver_receive(struct raft_driver *driver, uint64_t from, const struct peer_message *in, const uint8_t *run)
+{
+    struct raft *raft = &driver->raft;
+    char name[24];
+    struct raft_message message = {.server_id = from, .server_address = name};
+
+    if (!driver->started || driver->failed || from == 0 || from == driver->options.id)
+        return;
+    snprintf(name, sizeof name, "%llu", (unsigned long long)from);
+    switch (in->type) {
+    case PEER_APPEND_ENTRIES:
+        message.type = RAFT_APPEND_ENTRIES;
+        message.append_entries = (struct raft_append_entries){
+            .version = 0,
+            .term = in->append.term,
+            .prev_log_index = in->append.previous_index,
+            .prev_log_term = in->append.previous_term,
+            .leader_commit = in->append.commit,
+            .n_entries = in->count,
+        };
+        receive_append(driver, &message, run, in->body_size);
+        return;
+    case PEER_APPEND_ENTRIES_RESULT:
+        if (!known_server(raft, from))
+            return;
+        message.type = RAFT_APPEND_ENTRIES_RESULT;
+        message.append_entries_result = (struct raft_append_entries_result){
+            .version = 2, /* the core looks at it to know which fields are there */
+            .term = in->append_result.term,
+            .rejected = in->append_result.rejected,
+            .last_log_index = in->append_result.last_index,
+            .features = (unsigned short)in->append_result.features,
+            .capacity = (unsigned short)in->append_result.capacity,
+        };
+        receive_append_result(driver, &message);
+        return;
+    case PEER_REQUEST_VOTE: {
+        if (in->vote.term == 0 || (in->vote.last_index == 0) != (in->vote.last_term == 0))
+            return;
+        message.type = RAFT_REQUEST_VOTE;
+        message.request_vote = (struct raft_request_vote){
+            .version = 2,
+            .term = in->vote.term,
+            .candidate_id = from,
+            .last_log_index = in->vote.last_index,
+            .last_log_term = in->vote.last_term,
+            .disrupt_leader = (in->flags & PEER_VOTE_DISRUPT) != 0,
+            .pre_vote = (in->flags & PEER_VOTE_PRE) != 0,
+        };
+        step_message(driver, &message);
+        return;
+    }
+    case PEER_REQUEST_VOTE_RESULT: {
+        bool pre_vote = (in->flags & PEER_VOTE_PRE) != 0;
+        bool granted = (in->flags & PEER_VOTE_GRANTED) != 0;
+        if (raft_state(raft) != RAFT_CANDIDATE && raft_driver_guarded(driver, GUARD_VOTE_RESULT))
+            return;
+        if (!raft_driver_barrier_fits(driver))
+            return;
+        if (!known_server(raft, from) || (pre_vote && granted && in->vote_result.term > raft_current_term(raft) + 1))
+            return;
+        message.type = RAFT_REQUEST_VOTE_RESULT;
+        message.request_vote_result = (struct raft_request_vote_result){
+            .version = 2,
+            .term = in->vote_result.term,
+            .vote_granted = granted,
+            .pre_vote = pre_vote,
+            .features = (unsigned short)in->vote_result.features,
+            .capacity = (unsigned short)in->vote_result.capacity,
+        };
+        step_message(driver, &message);
+        return;
+    }
+    case PEER_TIMEOUT_NOW:
+        if (raft_driver_voters(raft) == 1 || !raft_driver_barrier_fits(driver))
+            return; /* a sole voter: the election timer will do it, with a fresh term */
+        message.type = RAFT_TIMEOUT_NOW;
+        message.timeout_now = (struct raft_timeout_now){
+            .version = 0,
+            .term = in->vote.term,
+            .last_log_index = in->vote.last_index,
+            .last_log_term = in->vote.last_term,
+        };
+        step_message(driver, &message);
+        return;
+    default:
+        return;
+    }
+}

@@ -1,0 +1,226 @@
+/* From reserve to submit, on a leader: what was promised a place waits in the gather buffer, its requests in a list, oldest first. */
+#include "dledger/replica_internal.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+static void pending_add(struct replica *replica, struct append_entry_request *request)
+{
+    request->next = NULL;
+    if (replica->pending_tail == NULL)
+        replica->pending_head = request;
+    else
+        replica->pending_tail->next = request;
+    replica->pending_tail = request;
+}
+
+void replica_finish_first(struct replica *replica, int code)
+{
+    struct append_entry_request *request = replica->pending_head;
+
+    replica->pending_head = request->next;
+    if (replica->pending_head == NULL)
+        replica->pending_tail = NULL;
+    request->code = code;
+    request->done(request);
+}
+
+void replica_fail_pending(struct replica *replica, int code)
+{
+    struct append_entry_request *last = replica->pending_tail;
+
+    /* done() may append again; only those that wait now are failed. */
+    while (replica->pending_head != NULL) {
+        bool end = replica->pending_head == last;
+        replica_finish_first(replica, code);
+        if (end)
+            break;
+    }
+}
+
+void replica_drop_gathered(struct replica *replica)
+{
+    buffer_clear(&replica->gather);
+    replica->gather_count = 0;
+    replica->reserved_size = 0;
+}
+
+uint8_t *replica_reserve(struct replica *replica, size_t body_size, int64_t *physical_offset, int *code)
+{
+    struct ledger *ledger = &replica->ledger;
+    uint32_t size = (uint32_t)(LEDGER_ENTRY_HEADER_SIZE + body_size);
+    uint8_t *room;
+
+    if (!replica->accepting) {
+        *code = replica->phase == REPLICA_FAILED ? ERROR_IO : raft_driver_leader(&replica->driver) == 0 ? ERROR_NO_LEADER : ERROR_NOT_LEADER;
+        return NULL;
+    }
+    if (body_size > LEDGER_ENTRY_SIZE_MAX - LEDGER_ENTRY_HEADER_SIZE || size + LEDGER_BLANK_SIZE > ledger->data.file_size) {
+        *code = ERROR_TOO_LARGE;
+        return NULL;
+    }
+    if (replica->apply_stalled) {
+        *code = ERROR_NO_SPACE;
+        return NULL;
+    }
+    if (replica->gather.size >= REPLICA_GATHER_MAX || replica->gather_count >= REPLICA_IN_FLIGHT_MAX) {
+        *code = ERROR_BUSY;
+        return NULL;
+    }
+    if (replica->gather_count == 0) {
+        replica->gather_end = ledger->end_position;
+        replica->gather_chain = ledger->last_chain;
+    }
+    replica->reserved_position = ledger_place(ledger, replica->gather_end, size);
+    if (replica->reserve_failed && replica->reserved_position + size + LEDGER_BLANK_SIZE > ledger->reserved_end) {
+        *code = ERROR_NO_SPACE;
+        return NULL;
+    }
+    if (replica->gather_count == replica->gather_sizes_capacity) {
+        uint32_t capacity = replica->gather_sizes_capacity == 0 ? 1024 : replica->gather_sizes_capacity * 2;
+        uint32_t *sizes = realloc(replica->gather_sizes, capacity * sizeof *sizes);
+        if (sizes == NULL) {
+            *code = ERROR_NO_MEMORY;
+            return NULL;
+        }
+        replica->gather_sizes = sizes;
+        replica->gather_sizes_capacity = capacity;
+    }
+    room = buffer_reserve(&replica->gather, size);
+    if (room == NULL) {
+        replica->gather.failed = false;
+        *code = ERROR_NO_MEMORY;
+        return NULL;
+    }
+    replica->reserved_size = size;
+    *physical_offset = (int64_t)(replica->reserved_position + LEDGER_ENTRY_HEADER_SIZE);
+    *code = 0;
+    return room + LEDGER_ENTRY_HEADER_SIZE;
+}
+
+void replica_append(struct replica *replica, enum ledger_entry_kind kind, struct append_entry_request *request)
+{
+    raft_index index = raft_driver_last(&replica->driver) + 1 + replica->gather_count;
+    raft_index uncommitted = index - replica->driver.commit;
+    struct ledger_entry entry = {
+        .index = index - 1,
+        .term = replica->leadership_term,
+        .position = replica->reserved_position,
+        .kind = (uint8_t)kind,
+        .uncommitted = uncommitted < LEDGER_UNCOMMITTED_MAX ? (uint32_t)uncommitted : LEDGER_UNCOMMITTED_MAX,
+        .body_size = (uint32_t)(replica->reserved_size - LEDGER_ENTRY_HEADER_SIZE),
+    };
+
+    assert(replica->accepting && replica->reserved_size > 0);
+    replica->gather_chain = ledger_entry_seal(&entry, replica->gather.data + replica->gather.size, replica->gather_chain);
+    replica->gather.size += replica->reserved_size;
+    replica->gather_sizes[replica->gather_count++] = (uint32_t)replica->reserved_size;
+    replica->gather_end = replica->reserved_position + replica->reserved_size;
+    replica->reserved_size = 0;
+    if (request != NULL) {
+        request->index = index - 1;
+        request->term = entry.term;
+        request->position = (int64_t)entry.position;
+        if (replica->gather_count == 1)
+            replica->gather_started_us = replica_now_us(replica); /* one look at the clock for all that gathers with it */
+        request->deadline_us = replica->gather_started_us + replica->options.max_wait_ms * 1000ull;
+        pending_add(replica, request);
+    }
+}
+
+/* The rule that lets batches form by themselves: the next round leaves when the one before has committed, unless much has gathered or that
+ * one takes long (a far peer, a slow disk). */
+bool replica_may_submit(const struct replica *replica)
+{
+    raft_index last = raft_driver_last(&replica->driver);
+    raft_index in_flight = last - replica->driver.commit;
+
+    if (replica->gather_count == 0 || !replica->accepting)
+        return false;
+    if (replica->driver.commit >= replica->round_last)
+        return true;
+    if (in_flight + REPLICA_SUBMIT_MAX > REPLICA_IN_FLIGHT_MAX)
+        return false;
+    return replica->gather.size >= REPLICA_ROUND_BYTES || replica_now_us(replica) - replica->round_started_us >= REPLICA_ROUND_AGE_US;
+}
+
+/* What was gathered never reached the log: its requests are refused, and the queue offsets it was given are handed out again. */
+static void refuse_gathered(struct replica *replica, int code)
+{
+    raft_index first = raft_driver_last(&replica->driver); /* DLedger index of the first gathered entry */
+    struct append_entry_request **link = &replica->pending_head;
+    struct append_entry_request *tail = NULL;
+    struct append_entry_request *refused;
+    const uint8_t *at = replica->gather.data;
+
+    for (uint32_t i = 0; i < replica->gather_count; i++) {
+        struct ledger_entry entry;
+        struct message_dispatch dispatch;
+        if (ledger_entry_decode(&entry, at) == 0 && entry.kind == LEDGER_ENTRY_MESSAGE &&
+            message_dispatch_decode(slice_of(at + LEDGER_ENTRY_HEADER_SIZE, entry.body_size), &dispatch) == 0) {
+            struct consume_queue *queue = message_store_queue(replica->store, dispatch.topic, dispatch.queue_id, false, NULL);
+            if (queue != NULL && dispatch.queue_offset < queue->append_offset)
+                queue->append_offset = dispatch.queue_offset;
+        }
+        at += replica->gather_sizes[i];
+    }
+    replica_drop_gathered(replica);
+    while (*link != NULL && (*link)->index < first) {
+        tail = *link;
+        link = &(*link)->next;
+    }
+    refused = *link;
+    *link = NULL;
+    replica->pending_tail = tail;
+    while (refused != NULL) {
+        struct append_entry_request *next = refused->next;
+        refused->code = code;
+        refused->done(refused);
+        refused = next;
+    }
+}
+
+bool replica_submit(struct replica *replica)
+{
+    size_t size = 0;
+    uint32_t count = 0;
+    uint64_t end;
+    int rv;
+
+    if (replica->gather_count <= REPLICA_SUBMIT_MAX) {
+        count = replica->gather_count;
+        size = replica->gather.size;
+        end = replica->gather_end;
+    } else {
+        for (; count < REPLICA_SUBMIT_MAX; count++)
+            size += replica->gather_sizes[count];
+        const uint8_t *last = replica->gather.data + size - replica->gather_sizes[count - 1];
+        end = load_u64(last + 24) + replica->gather_sizes[count - 1];
+    }
+    /* Behind the step there is no way back, so the room must be there before it. */
+    if (raft_driver_make_room(&replica->driver, end + LEDGER_BLANK_SIZE, count) != 0) {
+        replica_note_room(replica);
+        refuse_gathered(replica, ERROR_NO_SPACE);
+        return false;
+    }
+    rv = raft_driver_submit(&replica->driver, replica->gather.data, size, count);
+    if (rv != 0) {
+        /* Leadership is being transferred or was lost. Queue offsets that were given out behind the log's end are taken back only when the whole
+         * log is applied, so that none in flight is used again. */
+        replica_drop_gathered(replica);
+        replica->accepting = false;
+        replica->accept_from = raft_driver_last(&replica->driver);
+        replica_fail_pending(replica, ERROR_LEADERSHIP_LOST);
+        return false;
+    }
+    if (count < replica->gather_count) {
+        memmove(replica->gather.data, replica->gather.data + size, replica->gather.size - size);
+        memmove(replica->gather_sizes, replica->gather_sizes + count, (replica->gather_count - count) * sizeof *replica->gather_sizes);
+    }
+    replica->gather.size -= size;
+    replica->gather_count -= count;
+    replica->round_last = raft_driver_last(&replica->driver);
+    replica->round_started_us = replica_now_us(replica);
+    replica->announce_due_us = 0;
+    return true;
+}

@@ -1,0 +1,130 @@
+/* A mute member catches up: it asks whoever leads for the entries behind its own, and votes again when it has all that it may have acknowledged
+ * once.
+ */
+#include "dledger/replica_internal.h"
+
+#include "store/log_sink.h"
+
+void replica_send_fetch(struct replica *replica)
+{
+    struct peer_message message = {.type = PEER_FETCH};
+
+    message.fetch.next_index = raft_driver_last(&replica->driver) + 1;
+    message.fetch.previous_term = replica->ledger.last_term;
+    message.fetch.term = replica->votes.term;
+    if (replica->mute_reason == PEER_MUTE_EMPTY && replica->heard_term > message.fetch.term)
+        message.fetch.term = replica->heard_term;
+    replica->fetch_sent_us = replica_now_us(replica);
+    for (int i = 0; i < replica->member_count; i++) {
+        if (replica->peers[i].connected && replica->peers[i].greeted && replica->peers[i].hello.started)
+            replica->io.send(replica->io.context, (uint64_t)i + 1, &message, NULL, 0);
+    }
+}
+
+/* As leader: entries for a mute member. Others stay silent. */
+void replica_answer_fetch(struct replica *replica, uint64_t from, const struct peer_message *in)
+{
+    struct peer_message out = {.type = PEER_FETCH_RESULT};
+    raft_index previous = in->fetch.next_index - 1;
+    raft_index last = raft_driver_last(&replica->driver);
+    raft_index match = 0;
+    const uint8_t *run = NULL;
+    size_t size = 0;
+
+    if (!raft_driver_leads(&replica->driver) || in->fetch.next_index == 0)
+        return;
+    if (in->fetch.term > raft_current_term(&replica->driver.raft)) {
+        /* It once stood for election in a later term than ours and will not follow us. A member that runs would say so in an answer to our entries,
+         * and another election would follow. */
+        struct peer_message result = {.type = PEER_APPEND_ENTRIES_RESULT};
+        result.append_result.term = in->fetch.term;
+        result.append_result.rejected = 1;
+        raft_driver_receive(&replica->driver, from, &result, NULL);
+        return;
+    }
+    out.fetch_result.term = raft_current_term(&replica->driver.raft);
+    out.fetch_result.commit = replica->driver.commit;
+    out.fetch_result.last_index = last;
+    /* Until our own term has committed something, the commit index says little; all that ever committed before is in the log we were elected with. */
+    if (raft_match_index(&replica->driver.raft, from, &match) != 0 || match < replica->accept_from)
+        match = replica->accept_from;
+    out.fetch_result.match = match;
+    out.fetch_result.previous_index = previous;
+    if (previous > last || (previous > 0 && ledger_term_of(&replica->ledger, previous - 1) != in->fetch.previous_term)) {
+        out.fetch_result.previous_term = 0;
+        out.flags = 1; /* our log has another entry there */
+    } else {
+        out.fetch_result.previous_term = in->fetch.previous_term;
+        if (previous < last)
+            out.count = ledger_run(&replica->ledger, previous, REPLICA_SUBMIT_MAX, PEER_RUN_MAX, &run, &size);
+        out.body_size = (uint32_t)size;
+    }
+    replica->io.send(replica->io.context, from, &out, run, size);
+}
+
+/* May a leader of this term let us vote again? It must not be older than any term in which we voted for or acknowledged something: a later
+ * leader than the one we acknowledged to has what committed thereby, that one itself knows what we acknowledged. Who lost its vote file asks
+ * everybody: whoever had our vote, or led us, has stored that term. */
+static bool leader_is_recent(const struct replica *replica, uint64_t term)
+{
+    if (replica->mute_reason == PEER_MUTE_EMPTY) {
+        for (int i = 0; i < replica->member_count; i++) {
+            if ((uint64_t)i + 1 != replica->id && !replica->peers[i].heard)
+                return false;
+        }
+        return term >= replica->heard_term;
+    }
+    return true; /* of votes.term at least, or it was not heard at all */
+}
+
+void replica_receive_fetched(struct replica *replica, uint64_t from, const struct peer_message *in, const uint8_t *run)
+{
+    struct ledger *ledger = &replica->ledger;
+    raft_index last = raft_driver_last(&replica->driver);
+    raft_index target, committed;
+    struct error error;
+    int rv = 0;
+
+    if (replica->phase != REPLICA_MUTE || in->fetch_result.previous_index != last || in->fetch_result.term < replica->votes.term)
+        return;
+    if (in->flags == 1) {
+        if (last <= replica->applied) {
+            error_set(&error, ERROR_DAMAGED, "the leader's log contradicts entry %llu, which is committed here", last - 1);
+            replica_fail(replica, &error);
+            return;
+        }
+        rv = ledger_truncate(ledger, replica->applied);
+    } else if (in->count > 0) {
+        if (ledger_check_run(ledger, run, in->body_size, in->count, last, ledger->last_term, ledger->end_position, ledger->last_chain,
+                             in->fetch_result.term, &error) != 0) {
+            LOG_WARN("fetched entries behind index %llu are refused: %s", last, error.message);
+            return;
+        }
+        rv = ledger_append(ledger, run, in->body_size, in->count);
+    }
+    if (rv == ERROR_NO_SPACE)
+        return; /* the timer asks again */
+    if (rv != 0) {
+        replica_fail(replica, &ledger->failure);
+        return;
+    }
+    last = raft_driver_last(&replica->driver);
+    replica->io.hello_changed(replica->io.context);
+    target = in->fetch_result.match > in->fetch_result.commit ? in->fetch_result.match : in->fetch_result.commit;
+    if (last < target || last == 0 || !leader_is_recent(replica, in->fetch_result.term)) {
+        if (last < in->fetch_result.last_index)
+            replica_send_fetch(replica);
+        return;
+    }
+    rv = replica_sync_now(replica, &error);
+    /* No other vote of ours in its term can matter any more. */
+    if (rv == 0 && (replica->votes.term < in->fetch_result.term || !replica->votes.existed))
+        rv = vote_file_save(&replica->votes, in->fetch_result.term, from, &error);
+    committed = in->fetch_result.commit < last ? in->fetch_result.commit : last;
+    if (rv == 0)
+        rv = replica_start_driver(replica, committed > replica->applied ? committed : replica->applied, &error);
+    if (rv != 0)
+        replica_fail(replica, &error);
+    else
+        LOG_INFO("caught up to index %llu: this member votes again", last - 1);
+}

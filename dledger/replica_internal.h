@@ -1,0 +1,68 @@
+/* What the parts of the replica share: replica.c (turn, tick, stop, state), replica_open.c and replica_start.c (from disk to running),
+ * replica_append.c (reserve to submit), replica_apply.c (commit to answer), replica_jobs.c (syncs, room, checkpoints), replica_members.c (hellos,
+ * elections in a hurry) and replica_fetch.c (a mute member catches up).
+ */
+#ifndef LEDGERMQ_DLEDGER_REPLICA_INTERNAL_H
+#define LEDGERMQ_DLEDGER_REPLICA_INTERNAL_H
+
+#include "dledger/replica.h"
+
+#define REPLICA_FETCH_RETRY_US 50000u
+
+static inline uint64_t replica_now_us(const struct replica *replica)
+{
+    return env_monotonic_us(replica->env);
+}
+
+/* Path of a file of the group's directory. */
+void replica_path(const struct replica *replica, const char *name, char *out, size_t size);
+/* Final: the first error stays. */
+void replica_fail(struct replica *replica, const struct error *error);
+
+/* ---- replica_start.c ---- */
+/* Runs from here on: the log is whole up to `committed` (0: only the first entry is known). */
+int replica_start_driver(struct replica *replica, raft_index committed, struct error *error);
+/* The first start of the whole group. ERROR_NO_SPACE: nothing was written. */
+int replica_bootstrap(struct replica *replica, struct error *error);
+
+/* ---- replica_append.c ---- */
+/* Answers the request that waits longest. */
+void replica_finish_first(struct replica *replica, int code);
+void replica_fail_pending(struct replica *replica, int code);
+void replica_drop_gathered(struct replica *replica);
+bool replica_may_submit(const struct replica *replica);
+/* True when a round has left. */
+bool replica_submit(struct replica *replica);
+
+/* ---- replica_apply.c ---- */
+/* Applies up to target, at most count_max entries, then answers those who wait for them. True when something was applied. */
+bool replica_apply(struct replica *replica, raft_index target, uint32_t count_max);
+
+/* ---- replica_jobs.c ---- */
+int replica_sync_now(struct replica *replica, struct error *error);
+void replica_start_sync(struct replica *replica);
+void replica_start_reserve(struct replica *replica);
+/* Remembers how the last reservation ended, and says so once. */
+void replica_note_room(struct replica *replica);
+/* No room for entries, or none for the queues that they would go to. */
+bool replica_is_full(const struct replica *replica);
+void replica_fill_checkpoint(struct replica *replica, struct checkpoint *checkpoint);
+void replica_start_save(struct replica *replica, bool with_snapshot);
+
+/* ---- replica_members.c ---- */
+/* NULL: not another member. */
+static inline struct replica_peer *replica_peer_of(struct replica *replica, uint64_t id)
+{
+    return id >= 1 && id <= (uint64_t)replica->member_count && id != replica->id ? &replica->peers[id - 1] : NULL;
+}
+/* Looks whether a member that waits or is mute may go on. */
+void replica_review_members(struct replica *replica);
+void replica_hurry(struct replica *replica);
+void replica_hand_over_when_useful(struct replica *replica, uint64_t now);
+
+/* ---- replica_fetch.c ---- */
+void replica_send_fetch(struct replica *replica);
+void replica_answer_fetch(struct replica *replica, uint64_t from, const struct peer_message *in);
+void replica_receive_fetched(struct replica *replica, uint64_t from, const struct peer_message *in, const uint8_t *run);
+
+#endif

@@ -1,0 +1,185 @@
+/* What the members know of each other: hellos, whether one that waits or is mute may go on, what to do when the leader's process is gone or
+ * a leader is no use any more.
+ */
+#include "dledger/replica_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "store/log_sink.h"
+
+void replica_hello(struct replica *replica, uint64_t to, struct peer_hello *hello)
+{
+    *hello = (struct peer_hello){
+        .version = PEER_PROTOCOL_VERSION,
+        .from = replica->id,
+        .to = to,
+        .incarnation = replica->checkpoint.incarnation,
+        .segment_size = replica->options.segment_size,
+        .term = replica->votes.term,
+        .last_index = raft_driver_last(&replica->driver),
+        .last_term = replica->ledger.last_term,
+        .mute = (uint8_t)replica->mute_reason,
+        .started = replica->phase == REPLICA_RUNNING,
+    };
+    snprintf(hello->cluster, sizeof hello->cluster, "%s", replica->options.cluster);
+    snprintf(hello->group, sizeof hello->group, "%s", replica->options.group);
+    snprintf(hello->broker_address, sizeof hello->broker_address, "%s", replica->broker_address);
+}
+
+const char *replica_check_hello(struct replica *replica, const struct peer_hello *hello)
+{
+    char *why = replica->why_not;
+    size_t size = sizeof replica->why_not;
+
+    if (hello->version != PEER_PROTOCOL_VERSION)
+        snprintf(why, size, "peer protocol version %u, ours is %u", hello->version, PEER_PROTOCOL_VERSION);
+    else if (strcmp(hello->cluster, replica->options.cluster) != 0)
+        snprintf(why, size, "cluster \"%.64s\", ours is \"%.64s\"", hello->cluster, replica->options.cluster);
+    else if (strcmp(hello->group, replica->options.group) != 0)
+        snprintf(why, size, "group \"%.64s\", ours is \"%.64s\"", hello->group, replica->options.group);
+    else if (hello->from == replica->id)
+        snprintf(why, size, "the same id as ours (%s): dLegerSelfId is given twice", replica->options.self_id);
+    else if (replica_peer_of(replica, hello->from) == NULL)
+        snprintf(why, size, "member number %llu is not in our dLegerPeers", (unsigned long long)hello->from);
+    else if (hello->to != replica->id)
+        snprintf(why, size, "looks for member number %llu, this is %llu: dLegerPeers differ", (unsigned long long)hello->to,
+                 (unsigned long long)replica->id);
+    else if (hello->segment_size != replica->options.segment_size)
+        snprintf(why, size, "mappedFileSizeCommitLog %llu, ours is %llu: all members need the same", (unsigned long long)hello->segment_size,
+                 (unsigned long long)replica->options.segment_size);
+    else
+        return NULL;
+    return why;
+}
+
+static bool better_log(const struct peer_hello *a, uint64_t last_term, raft_index last, uint64_t id)
+{
+    if (a->last_term != last_term || a->last_index != last)
+        return a->last_term > last_term || (a->last_term == last_term && a->last_index > last);
+    return a->from < id;
+}
+
+void replica_review_members(struct replica *replica)
+{
+    struct error error;
+    int running = 0;
+    int young = 0; /* empty, or holding no more than the first entry of the first term: never took part in an election */
+    int missing = 0;
+    int better = 0; /* unclean ones that hold more than we do */
+    int rv = 0;
+
+    if (replica->phase != REPLICA_WAITING && replica->phase != REPLICA_MUTE)
+        return;
+    for (int i = 0; i < replica->member_count; i++) {
+        const struct replica_peer *peer = &replica->peers[i];
+        if ((uint64_t)i + 1 == replica->id)
+            continue;
+        if (!peer->connected || !peer->greeted) {
+            missing++;
+            continue;
+        }
+        if (!peer->hello.started && peer->hello.mute == PEER_NOT_MUTE) {
+            missing++; /* stopped for good: what it holds is there again when a person restarts it */
+            continue;
+        }
+        running += peer->hello.started;
+        young += peer->hello.last_index <= 1 && peer->hello.term <= 1;
+        better += peer->hello.mute == PEER_MUTE_UNCLEAN && better_log(&peer->hello, replica->ledger.last_term, raft_driver_last(&replica->driver), replica->id);
+    }
+    if (replica->phase == REPLICA_WAITING && young + missing < replica->member_count - 1) {
+        replica->phase = REPLICA_MUTE;
+        LOG_WARN("this directory is empty among members that are not: mute until it has caught up with a leader");
+    }
+    if (missing > 0)
+        return; /* whoever is missing may know more */
+    if (replica->mute_reason == PEER_MUTE_EMPTY && replica->ledger.last_index <= 0 && young == replica->member_count - 1) {
+        rv = replica_bootstrap(replica, &error); /* also when a first start was interrupted between the first entry and the vote file */
+    } else if (replica->mute_reason == PEER_MUTE_UNCLEAN && running + better < replica->member_count / 2 + 1) {
+        /* No more of us vote than a majority needs, those with most of the log first: so the leader has the most of what is left, and the others
+         * catch up with it. */
+        LOG_ERROR("durability class A: a majority went down uncleanly, so what was acknowledged last may be lost; electing from what is left");
+        rv = replica_start_driver(replica, replica->applied, &error);
+    }
+    if (rv == ERROR_NO_SPACE)
+        replica->review_due_us = replica_now_us(replica) + REPLICA_REVIEW_RETRY_MS * 1000ull; /* nothing was written */
+    else if (rv != 0)
+        replica_fail(replica, &error);
+}
+
+void replica_peer_connected(struct replica *replica, uint64_t id, const struct peer_hello *hello)
+{
+    struct replica_peer *peer = replica_peer_of(replica, id);
+
+    if (peer == NULL)
+        return;
+    peer->connected = true;
+    peer->greeted = true;
+    peer->heard = true;
+    peer->hello = *hello;
+    if (hello->term > replica->heard_term)
+        replica->heard_term = hello->term;
+    replica->members[id - 1].connected = true;
+    snprintf(replica->members[id - 1].broker_address, sizeof replica->members[id - 1].broker_address, "%s", hello->broker_address);
+    replica_review_members(replica);
+}
+
+void replica_peer_lost(struct replica *replica, uint64_t id)
+{
+    struct replica_peer *peer = replica_peer_of(replica, id);
+
+    if (peer == NULL)
+        return;
+    peer->connected = false;
+    peer->greeted = false;
+    replica->members[id - 1].connected = false;
+}
+
+void replica_hurry(struct replica *replica)
+{
+    /* Staggered by place, so that two survivors do not split the vote; repeated, since the one asked first may still believe in the old leader. */
+    raft_driver_hurry(&replica->driver, (uint32_t)(5 + 15 * (replica->id - 1)));
+    replica->hurry_next_us = replica_now_us(replica) + 60000 + 10000 * replica->id;
+}
+
+void replica_peer_gone(struct replica *replica, uint64_t id)
+{
+    if (replica->phase != REPLICA_RUNNING || (raft_driver_leader(&replica->driver) != id && replica->hurry_until_us == 0))
+        return;
+    if (raft_driver_leader(&replica->driver) == id)
+        replica->hurry_until_us = replica_now_us(replica) + 2000000;
+    replica_hurry(replica);
+}
+
+/* A leader without room is no use while another member has some; and a follower that lost what it had acknowledged is repaired only by a leader
+ * that does not remember that acknowledgement. */
+void replica_hand_over_when_useful(struct replica *replica, uint64_t now)
+{
+    uint64_t stuck = raft_driver_stuck_follower(&replica->driver);
+    bool full = replica_is_full(replica);
+    uint64_t best = 0;
+    raft_index best_match = 0;
+
+    /* A stuck follower can keep a leader from accepting: nothing commits, so nothing is applied. */
+    if (now < replica->hand_over_due_us || !(stuck != 0 ? raft_transferee(&replica->driver.raft) == 0 : full && replica->accepting))
+        return;
+    replica->hand_over_due_us = now + REPLICA_HAND_OVER_MS * 1000ull;
+    for (int i = 0; i < replica->member_count; i++) {
+        const struct replica_peer *peer = &replica->peers[i];
+        raft_index match;
+        if (peer->connected && peer->hello.started && !peer->full && (uint64_t)i + 1 != stuck &&
+            raft_match_index(&replica->driver.raft, (raft_id)i + 1, &match) == 0 && match >= best_match) {
+            best = (uint64_t)i + 1;
+            best_match = match;
+        }
+    }
+    if (best == 0 && stuck != 0) {
+        /* Nobody to hand over to: what we remember of it goes with our term, and another election begins anew. */
+        struct peer_message result = {.type = PEER_APPEND_ENTRIES_RESULT};
+        result.append_result.term = raft_current_term(&replica->driver.raft) + 1;
+        result.append_result.rejected = 1;
+        LOG_WARN("member %s lost what it had acknowledged: another election", replica->members[stuck - 1].id);
+        raft_driver_receive(&replica->driver, stuck, &result, NULL);
+    } else if (best != 0 && raft_driver_transfer(&replica->driver, best) == 0)
+        LOG_WARN("%s: leadership is handed to %s", full ? "no room here" : "a follower lost what it had acknowledged", replica->members[best - 1].id);
+}

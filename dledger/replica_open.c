@@ -1,0 +1,203 @@
+/* A replica from its options: who the members are, what lies on the disk, what the driver and the store call. */
+#include "dledger/replica_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "store/log_sink.h"
+
+static void driver_send(void *context, uint64_t to, struct peer_message *message, const uint8_t *run, size_t run_size)
+{
+    struct replica *replica = context;
+    replica->io.send(replica->io.context, to, message, run, run_size);
+}
+
+static void driver_cut(void *context)
+{
+    struct replica *replica = context;
+    replica->io.cut(replica->io.context);
+}
+
+static void driver_state_changed(void *context)
+{
+    struct replica *replica = context;
+    /* Called inside the step that made us leader, right after its barrier went to the log. */
+    if (raft_driver_leads(&replica->driver))
+        replica->accept_from = raft_last_index(&replica->driver.raft);
+}
+
+static void driver_failed(void *context, const struct error *error)
+{
+    replica_fail(context, error);
+}
+
+static int64_t view_min_offset(void *context)
+{
+    struct replica *replica = context;
+    return (int64_t)mapped_file_queue_begin(&replica->ledger.data);
+}
+
+static int64_t view_committed_offset(void *context)
+{
+    struct replica *replica = context;
+    return (int64_t)replica->applied_end;
+}
+
+static const uint8_t *view_at(void *context, int64_t offset, size_t size)
+{
+    struct replica *replica = context;
+    if (offset < 0 || (uint64_t)offset + size > replica->applied_end || (uint64_t)offset + size < (uint64_t)offset)
+        return NULL;
+    return mapped_file_queue_at(&replica->ledger.data, (uint64_t)offset, size);
+}
+
+static int view_read(void *context, int64_t offset, void *out, size_t size)
+{
+    struct replica *replica = context;
+    if (offset < 0 || (uint64_t)offset + size > replica->applied_end || (uint64_t)offset + size < (uint64_t)offset)
+        return -ENOENT;
+    struct mapped_file *file = mapped_file_queue_find(&replica->ledger.data, (uint64_t)offset);
+    if (file == NULL || (uint64_t)offset + size > file->start + replica->ledger.data.file_size)
+        return -ENOENT;
+    ssize_t got = env_read(replica->env, file->file, out, size, (uint64_t)offset - file->start);
+    return got < 0 ? (int)got : (size_t)got != size ? -EIO : 0;
+}
+
+static int parse_members(struct replica *replica, struct error *error)
+{
+    const char *at = replica->options.peers;
+
+    if (at == NULL || *at == '\0') {
+        snprintf(replica->members[0].id, sizeof replica->members[0].id, "%s", replica->options.self_id);
+        replica->member_count = 1;
+    }
+    while (at != NULL && *at != '\0') {
+        const char *end = strchr(at, ';');
+        size_t size = end == NULL ? strlen(at) : (size_t)(end - at);
+        const char *dash = memchr(at, '-', size);
+        struct dledger_member *member = &replica->members[replica->member_count];
+
+        if (size > 0) {
+            if (replica->member_count == DLEDGER_MEMBERS_MAX)
+                return error_set(error, ERROR_INVALID, "dLegerPeers names more than %d members", DLEDGER_MEMBERS_MAX);
+            if (dash == NULL || dash == at || (size_t)(dash - at) >= sizeof member->id ||
+                size - (size_t)(dash - at) - 1 >= sizeof member->address || memchr(dash, ':', size - (size_t)(dash - at)) == NULL)
+                return error_set(error, ERROR_INVALID, "dLegerPeers: \"%.*s\" is not ID-HOST:PORT", (int)size, at);
+            snprintf(member->id, sizeof member->id, "%.*s", (int)(dash - at), at);
+            snprintf(member->address, sizeof member->address, "%.*s", (int)(size - (size_t)(dash - at) - 1), dash + 1);
+            replica->member_count++;
+        }
+        at = end == NULL ? NULL : end + 1;
+    }
+    for (int i = 1; i < replica->member_count; i++) { /* insertion sort: ids decide Raft ids, so all nodes must agree */
+        struct dledger_member member = replica->members[i];
+        int k = i;
+        for (; k > 0 && strcmp(replica->members[k - 1].id, member.id) > 0; k--)
+            replica->members[k] = replica->members[k - 1];
+        replica->members[k] = member;
+    }
+    for (int i = 0; i < replica->member_count; i++) {
+        struct dledger_member *member = &replica->members[i];
+        if (i > 0 && strcmp(member->id, replica->members[i - 1].id) == 0)
+            return error_set(error, ERROR_INVALID, "dLegerPeers names %s twice", member->id);
+        member->raft_id = (uint64_t)i + 1;
+        member->match_index = UINT64_MAX;
+        member->self = strcmp(member->id, replica->options.self_id) == 0;
+        if (member->self)
+            replica->id = member->raft_id;
+    }
+    if (replica->id == 0)
+        return error_set(error, ERROR_INVALID, "dLegerSelfId %s is not in dLegerPeers %s", replica->options.self_id, replica->options.peers);
+    return 0;
+}
+
+void replica_path(const struct replica *replica, const char *name, char *out, size_t size)
+{
+    snprintf(out, size, "%s/%s", replica->dir, name);
+}
+
+int replica_open(struct replica *replica, struct env *env, const struct dledger_options *options, const struct dledger_callbacks *callbacks,
+                 const struct replica_io *io, const char *broker_address, struct log_view *view, struct error *error)
+{
+    struct ledger_recovery recovery = {0};
+    struct raft_driver_options driver_options;
+    struct raft_driver_io driver_io = {replica, driver_send, driver_cut, driver_state_changed, driver_failed};
+    char path[512];
+    int rv;
+
+    memset(replica, 0, sizeof *replica);
+    replica->env = env;
+    replica->options = *options;
+    replica->callbacks = *callbacks;
+    replica->io = *io;
+    replica->snapshot_index = -1;
+    replica->up_since_ms = env_now_ms(env);
+    buffer_init(&replica->gather, REPLICA_GATHER_MAX + LEDGER_ENTRY_SIZE_MAX);
+    snprintf(replica->broker_address, sizeof replica->broker_address, "%s", broker_address);
+    rv = parse_members(replica, error);
+    if (rv != 0)
+        return rv;
+    if ((size_t)snprintf(replica->dir, sizeof replica->dir, "%s/dledger-%s", options->dir, options->self_id) >= sizeof replica->dir)
+        return error_set(error, ERROR_INVALID, "storePathRootDir is longer than %zu bytes", sizeof replica->dir - 32);
+    rv = env->ops->make_dir(env, replica->dir);
+    if (rv != 0)
+        return error_set(error, ERROR_IO, "%s: %s", replica->dir, strerror(-rv));
+    replica_path(replica, "checkpoint", path, sizeof path);
+    rv = checkpoint_load(&replica->checkpoint, env, path, error);
+    if (rv != 0)
+        return rv;
+    if (!replica->checkpoint.present) {
+        replica->checkpoint.committed_index = -1;
+        replica->checkpoint.snapshot_index = -1;
+        replica->checkpoint.incarnation = env_random(env) | 1;
+    }
+    replica->same_boot = replica->checkpoint.present && replica->checkpoint.boot_id == env->ops->boot_id(env);
+    rv = ledger_open(&replica->ledger, env, replica->dir, options->segment_size, options->index_file_size,
+                     options->durability == DURABILITY_B, &replica->checkpoint, replica->same_boot, &recovery, error);
+    if (rv != 0)
+        return rv;
+    if (recovery.cut)
+        LOG_WARN("ledger: %llu bytes of a torn tail behind index %lld were cut; they were never acknowledged by this member",
+                 (unsigned long long)recovery.bytes_cut, (long long)replica->ledger.last_index);
+    replica_path(replica, "vote", path, sizeof path);
+    rv = vote_file_open(&replica->votes, env, path, error);
+    if (rv != 0)
+        goto close_ledger;
+    driver_options = (struct raft_driver_options){
+        .id = replica->id,
+        .election_timeout_ms = options->election_timeout_ms,
+        .heartbeat_ms = options->heartbeat_ms,
+        .max_inflight_entries = 65536,
+        .guards = GUARD_ALL,
+    };
+    rv = raft_driver_init(&replica->driver, env, &replica->ledger, &replica->votes, &driver_io, &driver_options, error);
+    if (rv != 0)
+        goto close_votes;
+    /* What was proved committed: by the checkpoint, or by the claim that entries carry. */
+    replica->checkpoint_committed = replica->checkpoint.present ? replica->checkpoint.committed_index : -1;
+    replica->lost_committed = recovery.claim_index > replica->ledger.last_index;
+    replica->checkpoint.committed_index = replica->lost_committed ? replica->ledger.last_index : recovery.claim_index;
+    *view = (struct log_view){replica, view_min_offset, view_committed_offset, view_at, view_read};
+    return 0;
+
+close_votes:
+    vote_file_close(&replica->votes);
+close_ledger:
+    ledger_close(&replica->ledger);
+    return rv;
+}
+
+void replica_close(struct replica *replica)
+{
+    if (replica->env == NULL)
+        return;
+    raft_driver_close(&replica->driver);
+    vote_file_close(&replica->votes);
+    ledger_close(&replica->ledger);
+    buffer_close(&replica->gather);
+    buffer_close(&replica->configuration);
+    buffer_close(&replica->save.snapshot);
+    free(replica->gather_sizes);
+    replica->gather_sizes = NULL;
+}

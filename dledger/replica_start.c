@@ -1,0 +1,298 @@
+/* What a start does with what was found on the disk:
+ *
+ *   1 the newest committed entries are checked, the metadata snapshot is restored
+ *   2 the store is recovered and what it lacks is applied again
+ *   3 the member runs at once, or waits for its group's first start, or is mute because it forgot something
+ */
+#include "dledger/replica_internal.h"
+
+#include <stdio.h>
+
+#include "dledger/metadata_snapshot.h"
+#include "store/log_sink.h"
+
+/* Newest configuration entry at or below committed. The checkpoint holds the newest one of all that had been applied when it was made, so only
+ * entries behind both are looked at: a start does not read the whole log for it. */
+static int find_configuration(struct replica *replica, raft_index committed, struct error *error)
+{
+    const struct checkpoint *checkpoint = &replica->checkpoint;
+    raft_index from = 1;
+
+    replica->configuration_index = 0;
+    buffer_clear(&replica->configuration);
+    if (checkpoint->present && checkpoint->configuration_size > 0 && checkpoint->configuration_index + 1 <= committed) {
+        replica->configuration_index = checkpoint->configuration_index + 1;
+        buffer_append(&replica->configuration, checkpoint->configuration, checkpoint->configuration_size);
+        from = replica->configuration_index + 1;
+        if ((int64_t)from < replica->checkpoint_committed + 2)
+            from = (raft_index)(replica->checkpoint_committed + 2);
+    }
+    for (raft_index i = from; i <= committed; i++) {
+        struct ledger_entry entry;
+        const uint8_t *bytes = ledger_entry(&replica->ledger, i - 1, &entry);
+        if (bytes == NULL)
+            continue;
+        if (entry.kind == LEDGER_ENTRY_CONFIGURATION) {
+            replica->configuration_index = i;
+            buffer_clear(&replica->configuration);
+            buffer_append(&replica->configuration, bytes + LEDGER_ENTRY_HEADER_SIZE, entry.body_size);
+        }
+    }
+    if (replica->configuration_index == 0 || replica->configuration.failed)
+        return error_set(error, ERROR_DAMAGED, "ledger: no group configuration at or below index %llu", committed - 1);
+    return 0;
+}
+
+int replica_start_driver(struct replica *replica, raft_index committed, struct error *error)
+{
+    int rv;
+
+    if (committed == 0)
+        committed = 1; /* entry 1 is the configuration that every member wrote at the first start */
+    rv = find_configuration(replica, committed, error);
+    /* A mute member may have fetched entries of a term in which it never voted. */
+    if (rv == 0 && replica->phase == REPLICA_MUTE && replica->votes.term < replica->ledger.last_term)
+        rv = vote_file_save(&replica->votes, replica->ledger.last_term, 0, error);
+    if (rv == 0)
+        rv = raft_driver_start(&replica->driver, committed, replica->configuration_index, buffer_slice(&replica->configuration), error);
+    if (rv != 0)
+        return rv;
+    replica->phase = REPLICA_RUNNING;
+    replica->mute_reason = PEER_NOT_MUTE;
+    if (replica->checkpoint.forgot) {
+        /* At once, or a restart within the next second would make it mute again and wait for everybody. */
+        struct error ignored;
+        char path[512];
+        replica->checkpoint.forgot = false;
+        replica_fill_checkpoint(replica, &replica->checkpoint);
+        replica_path(replica, "checkpoint", path, sizeof path);
+        if (checkpoint_save(&replica->checkpoint, replica->env, path, &ignored) != 0)
+            replica->checkpoint_dirty = true;
+    }
+    raft_driver_persisted(&replica->driver, raft_driver_last(&replica->driver));
+    replica->io.hello_changed(replica->io.context);
+    return 0;
+}
+
+/* The first start of the whole group: every member writes the same first entry. */
+int replica_bootstrap(struct replica *replica, struct error *error)
+{
+    struct buffer run;
+    struct buffer configuration;
+    int rv;
+
+    buffer_init(&run, 0);
+    buffer_init(&configuration, 0);
+    rv = raft_driver_configuration((unsigned)replica->member_count, &configuration);
+    if (rv == 0 && buffer_reserve(&run, LEDGER_ENTRY_HEADER_SIZE + configuration.size) == NULL)
+        rv = ERROR_NO_MEMORY;
+    if (rv == 0 && replica->ledger.last_index < 0) {
+        struct ledger_entry entry = {
+            .term = 1,
+            .kind = LEDGER_ENTRY_CONFIGURATION,
+            .uncommitted = 1,
+            .body_size = (uint32_t)configuration.size,
+        };
+        memcpy(run.data + LEDGER_ENTRY_HEADER_SIZE, configuration.data, configuration.size);
+        ledger_entry_seal(&entry, run.data, 0);
+        rv = ledger_append(&replica->ledger, run.data, ledger_entry_size(&entry), 1);
+    }
+    if (rv != 0)
+        error_set(error, rv, "first start: %s", error_text(rv));
+    if (rv == 0)
+        rv = replica_sync_now(replica, error);
+    if (rv == 0 && replica->votes.term == 0)
+        rv = vote_file_save(&replica->votes, 1, 0, error);
+    buffer_close(&run);
+    buffer_close(&configuration);
+    if (rv == 0)
+        rv = replica_start_driver(replica, 0, error);
+    if (rv == 0)
+        LOG_INFO("first start of group %s with %d members", replica->options.group, replica->member_count);
+    replica->checkpoint_dirty = true;
+    return rv;
+}
+
+/* Raft index of the first entry that ends behind position, last + 1 when there is none. */
+static raft_index index_at(const struct replica *replica, uint64_t position)
+{
+    uint64_t low = (uint64_t)replica->ledger.begin_index;
+    uint64_t high = (uint64_t)(replica->ledger.last_index + 1);
+
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        uint64_t at, term;
+        uint32_t size;
+        if (!ledger_locate(&replica->ledger, middle, &at, &size, &term) || at + size > position)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low + 1;
+}
+
+static void begin_applying_at(struct replica *replica, raft_index first)
+{
+    uint64_t end = 0;
+    uint32_t chain;
+
+    replica->applied = first - 1;
+    if (first > 1 && !ledger_end_of(&replica->ledger, first - 2, &end, &chain))
+        end = mapped_file_queue_begin(&replica->ledger.data);
+    replica->applied_end = end;
+}
+
+/* What opening did not verify because the checkpoint vouches for it, and what is read later without checksums: the newest committed entries. */
+static int verify_recent(struct replica *replica, int64_t committed_index, struct error *error)
+{
+    const struct ledger *ledger = &replica->ledger;
+    uint64_t end = 0;
+    uint32_t chain = 0;
+    raft_index first;
+
+    if (committed_index < 0 || !ledger_end_of(ledger, (uint64_t)committed_index, &end, &chain))
+        return 0;
+    first = index_at(replica, end > REPLICA_VERIFY_BYTES ? end - REPLICA_VERIFY_BYTES : 0);
+    if (first > 1 && !ledger_end_of(ledger, first - 2, &end, &chain))
+        return 0;
+    if (first == 1)
+        chain = 0;
+    for (raft_index i = first; (int64_t)i - 1 <= committed_index; i++) {
+        struct ledger_entry entry = {0};
+        uint64_t position = 0, term;
+        uint32_t size;
+        const uint8_t *bytes = ledger_entry(ledger, i - 1, &entry);
+        if (bytes == NULL || ledger_entry_chain(bytes, chain) != entry.chain_crc ||
+            !ledger_entry_body_ok(&entry, bytes + LEDGER_ENTRY_HEADER_SIZE)) {
+            char name[21];
+            if (!ledger_locate(ledger, i - 1, &position, &size, &term))
+                position = end;
+            mapped_file_name(position - position % ledger->data.file_size, name);
+            return error_set(error, ERROR_DAMAGED,
+                             "%s/data/%s: committed entry %llu at offset %llu is damaged; move %s away and start again: the node is refilled by its peers",
+                             replica->dir, name, (unsigned long long)(i - 1), (unsigned long long)(position % ledger->data.file_size), replica->dir);
+        }
+        chain = entry.chain_crc;
+        end = entry.position + ledger_entry_size(&entry);
+    }
+    return 0;
+}
+
+/* What is behind position in the queues is made anew in this run, so it is not durable any more, and a power cut before the next sync must not make
+ * it look so: the disk is told before the queues are cut. */
+static int lower_synced_position(struct replica *replica, uint64_t position, struct error *error)
+{
+    struct checkpoint *checkpoint = &replica->save.checkpoint;
+    char path[512];
+    int rv;
+
+    if (replica->checkpoint.synced_dispatched_position <= position)
+        return 0;
+    replica->checkpoint.synced_dispatched_position = position;
+    *checkpoint = replica->checkpoint;
+    ledger_fill_checkpoint(&replica->ledger, replica->checkpoint.committed_index, checkpoint);
+    replica_path(replica, "checkpoint", path, sizeof path);
+    rv = checkpoint_save(checkpoint, replica->env, path, error);
+    replica->checkpoint.sequence = checkpoint->sequence;
+    return rv;
+}
+
+int replica_start(struct replica *replica, struct message_store *store, struct error *error)
+{
+    const struct checkpoint *checkpoint = &replica->checkpoint;
+    raft_index committed = (raft_index)(checkpoint->committed_index + 1);
+    struct buffer snapshot;
+    uint64_t position;
+    raft_index first;
+    int rv;
+
+    replica->store = store;
+    rv = verify_recent(replica, checkpoint->committed_index, error);
+    if (rv != 0)
+        return rv;
+    buffer_init(&snapshot, 0);
+    if (!replica->same_boot)
+        rv = metadata_snapshot_forget(replica->env, replica->dir, checkpoint->committed_index, error);
+    if (rv == 0)
+        rv = metadata_snapshot_load(replica->env, replica->dir, checkpoint->committed_index, &snapshot, &replica->snapshot_index, error);
+    if (rv == 0 && replica->snapshot_index >= 0) {
+        rv = replica->callbacks.restore(replica->callbacks.context, buffer_slice(&snapshot));
+        if (rv != 0)
+            error_set(error, rv, "metadata snapshot of index %lld in %s is undecodable", (long long)replica->snapshot_index, replica->dir);
+        replica->snapshot_position = mapped_file_queue_begin(&replica->ledger.data);
+        uint32_t chain;
+        ledger_end_of(&replica->ledger, (uint64_t)replica->snapshot_index, &replica->snapshot_position, &chain);
+    }
+    buffer_close(&snapshot);
+    if (rv != 0)
+        return rv;
+
+    /* Queues hold what was dispatched before; after a reboot only what was synced with them counts. And nothing behind the last entry that is known
+     * to be committed: queues are synced by themselves, so they can hold what a power cut took from the log, in class A for good. */
+    position = replica->same_boot ? checkpoint->dispatched_position : checkpoint->synced_dispatched_position;
+    if (!checkpoint->present)
+        position = 0;
+    uint64_t committed_end = 0;
+    uint32_t committed_chain;
+    if (committed > 0 && !ledger_end_of(&replica->ledger, committed - 1, &committed_end, &committed_chain))
+        committed_end = mapped_file_queue_begin(&replica->ledger.data);
+    if (position > committed_end)
+        position = committed_end;
+    rv = lower_synced_position(replica, position, error);
+    if (rv != 0)
+        return rv;
+    store->synced_position = (int64_t)checkpoint->synced_dispatched_position;
+    store->records_lost = !replica->same_boot && checkpoint->present && !checkpoint->clean && checkpoint->durability == DURABILITY_A;
+    rv = message_store_recover(store, (int64_t)position, error);
+    if (rv != 0)
+        return rv;
+    if ((uint64_t)message_store_recovered_position(store) < position)
+        position = (uint64_t)message_store_recovered_position(store);
+    if (checkpoint->synced_dispatched_position > position)
+        replica->checkpoint.synced_dispatched_position = position;
+    first = index_at(replica, position);
+    if (first > (raft_index)(replica->snapshot_index + 2))
+        first = (raft_index)(replica->snapshot_index + 2); /* records behind the snapshot are applied again */
+    if (first > committed + 1)
+        first = committed + 1;
+    begin_applying_at(replica, first);
+    if (committed >= first) {
+        LOG_INFO("applying index %llu to %lld again", first - 1, (long long)checkpoint->committed_index);
+        replica_apply(replica, committed, UINT32_MAX);
+        if (replica->phase == REPLICA_FAILED) {
+            *error = replica->failure;
+            return replica->failure.code;
+        }
+    }
+
+    replica->driver_ready = true;
+    if (replica->ledger.last_index < 0 || (replica->member_count == 1 && replica->ledger.last_index == 0 && !replica->votes.existed)) {
+        replica->phase = REPLICA_WAITING;
+        replica->mute_reason = PEER_MUTE_EMPTY;
+        if (replica->member_count == 1)
+            rv = replica_bootstrap(replica, error);
+    } else if (replica->member_count > 1 && !replica->options.force_start && !replica->votes.existed) {
+        replica->phase = REPLICA_MUTE;
+        replica->mute_reason = PEER_MUTE_EMPTY;
+        LOG_WARN("the vote file is missing: this member does not vote until it has caught up with a leader");
+    } else if (replica->member_count > 1 && !replica->options.force_start && checkpoint->present &&
+               (checkpoint->forgot || (!checkpoint->clean && !replica->same_boot && checkpoint->durability == DURABILITY_A))) {
+        /* Not in class B, even if the claims of entries behind the cut tell that more was committed: this member never acknowledged it. */
+        replica->phase = REPLICA_MUTE;
+        replica->mute_reason = PEER_MUTE_UNCLEAN;
+        replica->checkpoint.forgot = true;
+        LOG_WARN("the machine went down uncleanly in durability class A: this member does not vote until it has caught up with a leader");
+    } else {
+        rv = replica_start_driver(replica, committed, error);
+    }
+    if (rv != 0)
+        return rv;
+    /* Before anything is appended or answered the disk must say that this run has begun: a power cut in its first second must not look like
+     * what a clean stop left behind. */
+    replica->checkpoint.clean = false;
+    replica_fill_checkpoint(replica, &replica->checkpoint);
+    char path[512];
+    replica_path(replica, "checkpoint", path, sizeof path);
+    replica->checkpoint_dirty = true;
+    return checkpoint_save(&replica->checkpoint, replica->env, path, error);
+}
