@@ -14,6 +14,8 @@
 #define SILENCE_NS 10000000000LL /* no answer for so long ends the run */
 #define WAIT_NS_MAX 20000000LL
 #define LEADER_WAIT_S 30
+#define FRAMES_MAX 65536 /* kept ready; of 1 KiB 90 MB */
+#define TOPIC_DIGITS 6   /* "-00000" */
 #define NO_BODY slice_of(NULL, 0)
 
 struct run {
@@ -128,6 +130,15 @@ static bool take_answers(struct run *run, struct bench_connection *connection)
         }
         bool due_inside =
             run->start_ns != 0 && slot->due_ns >= run->start_ns && (run->end_ns == 0 || slot->due_ns < run->end_ns);
+        if (code == 0 && run->options->transaction && !slot->committing) {
+            if (!bench_frames_commit(run->frames, &connection->out, opaque, slot->number, frame, size)) {
+                admin_fail(run->admin, "%s acknowledges a half message without saying where it is", run->address);
+                return false;
+            }
+            slot->committing = true;
+            run->last_answer_ns = now;
+            continue;
+        }
         if (code != 0) {
             note_error(run, frame, size);
             if (run->start_ns != 0)
@@ -395,12 +406,15 @@ static bool pids_option(struct admin *admin, struct bench_options *options)
 
 static bool read_options(struct admin *admin, struct bench_options *options)
 {
-    int64_t queues, window, connections, size, batch;
+    int64_t topics, queues, variants, delay_level, window, connections, size, batch;
     const char *header = admin_text(admin, "header");
     struct error error = {0};
     options->topic = admin_has(admin, "topic") ? admin_text(admin, "topic") : "mqadmin-bench";
     options->group = "mqadmin-bench";
-    if (!admin_number(admin, "queues", 1, 1, 65536, &queues) ||
+    if (!admin_number(admin, "topics", 1, 1, 65536, &topics) ||
+        !admin_number(admin, "queues", 1, 1, 65536, &queues) ||
+        !admin_number(admin, "variants", 0, 1, 1000, &variants) ||
+        !admin_number(admin, "delay", 0, 1, 64, &delay_level) ||
         !admin_number(admin, "conns", 1, 1, BENCH_CONNECTIONS_MAX, &connections) ||
         !admin_number(admin, "window", 64, 1, BENCH_CONNECTIONS_MAX * 1024, &window) ||
         !admin_number(admin, "size", 1024, BENCH_STAMP, 4 * 1024 * 1024, &size) ||
@@ -420,11 +434,22 @@ static bool read_options(struct admin *admin, struct bench_options *options)
                     window < connections ? "--window must not be below --conns" : "--header takes json or binary");
         return false;
     }
+    if (topics * queues * (variants > 0 ? variants : 1) > FRAMES_MAX) {
+        admin_usage(admin, "--topics times --queues times --variants must stay below %d", FRAMES_MAX);
+        return false;
+    }
+    if (strlen(options->topic) > LEDGERMQ_NAME_MAX - TOPIC_DIGITS) {
+        admin_usage(admin, "topic '%.140s' is too long", options->topic);
+        return false;
+    }
     if (size * batch > 15 * 1024 * 1024) {
         admin_usage(admin, "--size times --batch must stay below 15 MiB");
         return false;
     }
+    options->topics = (int)topics;
     options->queues = (int)queues;
+    options->variants = (int)variants;
+    options->delay_level = (int)delay_level;
     options->window = (int)window;
     options->connections = (int)connections;
     options->size = (int)size;
@@ -432,26 +457,55 @@ static bool read_options(struct admin *admin, struct bench_options *options)
     options->serialize_type = header != NULL && strcmp(header, "binary") == 0 ? REMOTING_BINARY : REMOTING_JSON;
     options->json = admin_has(admin, "json");
     options->failover = admin_has(admin, "failover");
+    options->transaction = admin_has(admin, "transaction");
+    options->consume = admin_has(admin, "consume");
+    options->expression = admin_has(admin, "expression") ? admin_text(admin, "expression") : "*";
+    options->expression_type = admin_has(admin, "expressionType") ? admin_text(admin, "expressionType") : "TAG";
+    if (options->transaction && (batch > 1 || options->failover || options->consume)) {
+        admin_usage(admin, "--transaction goes with none of --batch, --failover and --consume");
+        return false;
+    }
+    if (options->consume && topics > 1) {
+        admin_usage(admin, "--consume reads one topic");
+        return false;
+    }
     return true;
 }
 
-/* The leader's address, once it has made the topic. A cluster that just started may still be electing. */
+/* The other topics, at the leader that made the first one. */
+static bool make_more_topics(struct admin *admin, const struct bench_options *options, struct remoting_field *fields,
+                             const char *address)
+{
+    char name[LEDGERMQ_NAME_MAX + 1];
+    for (int i = 1; i < options->topics; i++) {
+        struct remoting_response response;
+        bench_topic_name(options, i, name);
+        fields[0].value = name;
+        if (!admin_call(admin, address, REQUEST_UPDATE_AND_CREATE_TOPIC, fields, NO_BODY, &response))
+            return false;
+        remoting_response_close(&response);
+    }
+    return true;
+}
+
+/* The leader's address, once it has made the topics. A cluster that just started may still be electing. */
 static bool make_topic(struct admin *admin, const struct bench_options *options, struct admin_targets *brokers,
                        char address[REMOTING_ADDRESS_MAX])
 {
-    char queues[16];
+    char queues[16], name[LEDGERMQ_NAME_MAX + 1];
     struct error error = {0};
     int status;
+    bench_topic_name(options, 0, name);
     snprintf(queues, sizeof queues, "%d", options->queues);
-    const struct remoting_field fields[] = {{"topic", options->topic},
-                                            {"defaultTopic", TOPIC_AUTO_CREATE},
-                                            {"readQueueNums", queues},
-                                            {"writeQueueNums", queues},
-                                            {"perm", "6"},
-                                            {"topicFilterType", "SINGLE_TAG"},
-                                            {"topicSysFlag", "0"},
-                                            {"order", "false"},
-                                            {NULL, NULL}};
+    struct remoting_field fields[] = {{"topic", name},
+                                      {"defaultTopic", TOPIC_AUTO_CREATE},
+                                      {"readQueueNums", queues},
+                                      {"writeQueueNums", queues},
+                                      {"perm", "6"},
+                                      {"topicFilterType", "SINGLE_TAG"},
+                                      {"topicSysFlag", "0"},
+                                      {"order", "false"},
+                                      {NULL, NULL}};
     for (int64_t give_up = bench_now_ns() + LEADER_WAIT_S * 1000000000LL;;) {
         if (!admin_targets(admin, true, true, brokers, &status))
             return false;
@@ -459,11 +513,18 @@ static bool make_topic(struct admin *admin, const struct bench_options *options,
             struct remoting_response response;
             if (brokers->all[i].broker_id != 0)
                 continue;
+            if (admin_has(admin, "existing")) {
+                memcpy(address, brokers->all[i].address, REMOTING_ADDRESS_MAX);
+                return true;
+            }
             if (admin_try(admin, brokers->all[i].address, REQUEST_UPDATE_AND_CREATE_TOPIC, fields, NO_BODY, &response,
                           &error) == 0) {
                 remoting_response_close(&response);
                 memcpy(address, brokers->all[i].address, REMOTING_ADDRESS_MAX);
-                return true;
+                if (make_more_topics(admin, options, fields, address))
+                    return true;
+                admin_targets_free(brokers);
+                return false;
             }
         }
         if (bench_now_ns() > give_up)
@@ -484,9 +545,17 @@ static int bench(struct admin *admin)
     char address[REMOTING_ADDRESS_MAX];
     if (!read_options(admin, &options))
         return ADMIN_USAGE;
+    int status;
+    if (options.consume) {
+        if (!admin_topic_leaders(admin, options.topic, &brokers, false))
+            return ADMIN_FAILED;
+        status = bench_consume(admin, &options, brokers.all[0].address);
+        admin_targets_free(&brokers);
+        return status;
+    }
     if (!make_topic(admin, &options, &brokers, address))
         return ADMIN_FAILED;
-    int status = options.failover ? bench_failover(admin, &options, &brokers) : bench_load(admin, &options, address);
+    status = options.failover ? bench_failover(admin, &options, &brokers) : bench_load(admin, &options, address);
     admin_targets_free(&brokers);
     return status;
 }
@@ -499,6 +568,14 @@ static const struct admin_option bench_option_rows[] = {
     {'w', "window", "N", false, "unanswered requests, over all connections: 64"},
     {0, "conns", "N", false, "connections: 1"},
     {'q', "queues", "N", false, "queues, used in turn: 1"},
+    {0, "topics", "N", false, "so many topics with that many queues each, TOPIC-00000 and so on: 1"},
+    {0, "existing", NULL, false, "the topics are there and are left as they are"},
+    {0, "variants", "N", false, "messages have tags T0, T1, ... and a property a=0, 1, ... in turn"},
+    {0, "delay", "LEVEL", false, "messages are delayed"},
+    {0, "transaction", NULL, false, "half messages, each committed when it is acknowledged; the commit's answer counts"},
+    {0, "consume", NULL, false, "read all that the topic holds instead of sending, at most --duration seconds"},
+    {0, "expression", "TEXT", false, "what --consume wants, as a consumer subscribes: *"},
+    {0, "expressionType", "TAG|SQL92", false, "TAG"},
     {0, "batch", "N", false, "messages in one request (SEND_BATCH_MESSAGE): 1"},
     {'r', "rate", "N", false, "open loop: so many requests a second; latency counts from the time each was due"},
     {'d', "duration", "SECONDS", false, "measured time: 10"},

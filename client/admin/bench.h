@@ -14,25 +14,37 @@
 
 struct bench_options {
     const char *topic, *group;
-    int queues, window, connections, size, batch, serialize_type;
+    int topics;   /* 1: topic; more: topic-00000, topic-00001, ... */
+    int queues;   /* of each topic */
+    int variants; /* more than 0: in turn tags T0, T1, ... and a property `a` with that number */
+    int delay_level;
+    int window, connections, size, batch, serialize_type;
     double rate, duration_s, warmup_s; /* rate 0: closed loop */
     int64_t count;                     /* requests; 0: by time */
     bool json, failover;
+    bool transaction; /* each message is a half message, and is committed when that is acknowledged */
+    bool consume;
+    const char *expression, *expression_type; /* of what is consumed */
     int pids[BENCH_PIDS_MAX];
     int pid_count;
 };
 
 /* --- frames ---- */
 
-/* One frame per queue, whole but for opaque value, born time, unique keys and stamps, which all have a fixed width.
- */
+/* One frame per queue and variant, whole but for opaque value, born time, unique keys and stamps, which all have a fixed
+ * width. */
 struct bench_frames;
 struct bench_frames *bench_frames_new(const struct bench_options *options);
 void bench_frames_free(struct bench_frames *frames);
-/* Appends the frame of request number `number`, which goes to queue number mod queues. opaque is below 2^30. False:
- * no memory. */
+/* Appends the frame of request number `number`; queues, topics and variants take turns. opaque is below 2^30. False: no
+ * memory. */
 bool bench_frames_append(struct bench_frames *frames, struct buffer *out, uint32_t opaque, uint64_t number,
                          int64_t wall_ns);
+/* Appends the commit of the half message that `frame` acknowledges. False: no memory, or the answer is none. */
+bool bench_frames_commit(struct bench_frames *frames, struct buffer *out, uint32_t opaque, uint64_t number,
+                         uint8_t *frame, size_t size);
+/* Name of topic number `topic` of options. */
+void bench_topic_name(const struct bench_options *options, int topic, char out[LEDGERMQ_NAME_MAX + 1]);
 /* Reads an answer (a whole frame): its code, and the opaque value that bench_frames_append() was given. False: a
  * request, or an answer that is none of ours. */
 bool bench_answer(const uint8_t *frame, size_t size, int32_t *code, uint32_t *opaque);
@@ -42,6 +54,7 @@ bool bench_answer(const uint8_t *frame, size_t size, int32_t *code, uint32_t *op
 struct bench_slot {
     int64_t due_ns; /* 0: free */
     uint64_t number;
+    bool committing; /* the half message is acknowledged, its commit is under way */
 };
 
 struct bench_connection {
@@ -103,6 +116,8 @@ double bench_memory_mib(int pid, const char *name);
 
 /* address: the leader. Exit status: 0 no error code and nothing unanswered. */
 int bench_load(struct admin *admin, const struct bench_options *options, const char *address);
+/* Pulls all that the topic holds, one request under way for each queue. 0: everything was read. */
+int bench_consume(struct admin *admin, const struct bench_options *options, const char *address);
 /* addresses: all brokers. 0 when sends were acknowledged in the last second. */
 int bench_failover(struct admin *admin, const struct bench_options *options, const struct admin_targets *brokers);
 

@@ -163,7 +163,7 @@ bool bench_send(struct bench_connection *connection, struct bench_frames *frames
     uint32_t slot = connection->next++ % BENCH_SLOTS;
     if (!bench_frames_append(frames, &connection->out, slot, number, wall_ns))
         return false;
-    connection->slots[slot] = (struct bench_slot){due_ns, number};
+    connection->slots[slot] = (struct bench_slot){due_ns, number, false};
     connection->outstanding++;
     return true;
 }

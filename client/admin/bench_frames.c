@@ -1,4 +1,5 @@
 /* Frames of `mqadmin bench`: made once, then copied and stamped. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -26,6 +27,7 @@ struct bench_frames {
     const struct bench_options *options;
     uint64_t run;
     struct template *templates;
+    uint64_t count;
     /* members of a batch */
     size_t stride, member_body_at, member_key_at;
 };
@@ -44,15 +46,43 @@ static void decimal(uint8_t *at, int width, uint64_t value)
     }
 }
 
-/* A stock client's properties; the last 16 digits of the key are the message's number. */
-static void put_properties(const struct bench_frames *frames, struct buffer *out)
+static void key_of(const struct bench_frames *frames, uint64_t number, uint8_t key[2 * KEY_DIGITS])
 {
-    uint8_t key[2 * KEY_DIGITS];
     hex16(key, frames->run);
-    hex16(key + KEY_DIGITS, 0);
+    hex16(key + KEY_DIGITS, number);
+}
+
+/* A stock client's properties; the last 16 digits of the key are the message's number. */
+static void put_properties(const struct bench_frames *frames, int variant, struct buffer *out)
+{
+    const struct bench_options *options = frames->options;
+    uint8_t key[2 * KEY_DIGITS];
+    char text[16];
+    key_of(frames, 0, key);
     size_t start = out->size;
     message_property_append(out, start, SLICE_LITERAL("UNIQ_KEY"), slice_of(key, sizeof key));
     message_property_append(out, start, SLICE_LITERAL("WAIT"), SLICE_LITERAL("true"));
+    if (options->variants > 0) {
+        snprintf(text, sizeof text, "T%d", variant);
+        message_property_append(out, start, SLICE_LITERAL("TAGS"), slice_of_text(text));
+        message_property_append(out, start, SLICE_LITERAL("a"), slice_of_text(text + 1));
+    }
+    if (options->delay_level > 0) {
+        snprintf(text, sizeof text, "%d", options->delay_level);
+        message_property_append(out, start, SLICE_LITERAL("DELAY"), slice_of_text(text));
+    }
+    if (options->transaction) {
+        message_property_append(out, start, SLICE_LITERAL("TRAN_MSG"), SLICE_LITERAL("true"));
+        message_property_append(out, start, SLICE_LITERAL("PGROUP"), slice_of_text(options->group));
+    }
+}
+
+void bench_topic_name(const struct bench_options *options, int topic, char out[LEDGERMQ_NAME_MAX + 1])
+{
+    if (options->topics > 1)
+        snprintf(out, LEDGERMQ_NAME_MAX + 1, "%s-%05d", options->topic, topic);
+    else
+        snprintf(out, LEDGERMQ_NAME_MAX + 1, "%s", options->topic);
 }
 
 /* Letters that neither repeat nor compress well, the same in every run. */
@@ -75,14 +105,14 @@ static size_t find_in(const struct buffer *buffer, const void *what, size_t size
     return at == NULL ? 0 : (size_t)(at - buffer->data);
 }
 
-static bool make_body(struct bench_frames *frames, struct buffer *out)
+static bool make_body(struct bench_frames *frames, int variant, struct buffer *out)
 {
     const struct bench_options *options = frames->options;
     struct buffer body, properties;
     buffer_init(&body, 0);
     buffer_init(&properties, 0);
     put_filler(&body, (size_t)options->size);
-    put_properties(frames, &properties);
+    put_properties(frames, variant, &properties);
     struct message_batch_member member = {.body = buffer_slice(&body), .properties = buffer_slice(&properties)};
     size_t start = out->size;
     for (int i = 0; i < options->batch; i++) {
@@ -106,24 +136,30 @@ static bool make_body(struct bench_frames *frames, struct buffer *out)
     return ok;
 }
 
-static bool make_template(struct bench_frames *frames, int queue, struct template *template)
+static bool make_template(struct bench_frames *frames, uint64_t place, struct template *template)
 {
     const struct bench_options *options = frames->options;
+    int queue = (int)(place % (uint64_t)options->queues);
+    int topic = (int)(place / (uint64_t)options->queues % (uint64_t)options->topics);
+    int variant = (int)(place / (uint64_t)options->queues / (uint64_t)options->topics);
+    char name[LEDGERMQ_NAME_MAX + 1];
     struct remoting_writer writer;
     struct buffer properties;
     bool batch = options->batch > 1;
+    bench_topic_name(options, topic, name);
     buffer_init(&template->frame, REMOTING_FRAME_MAX);
     buffer_init(&properties, 0);
     if (batch)
         message_property_append(&properties, 0, SLICE_LITERAL("WAIT"), SLICE_LITERAL("true"));
     else
-        put_properties(frames, &properties);
+        put_properties(frames, variant, &properties);
     struct send_message_request_header header = {
         .producer_group = slice_of_text(options->group),
-        .topic = slice_of_text(options->topic),
+        .topic = slice_of_text(name),
         .default_topic = SLICE_LITERAL(TOPIC_AUTO_CREATE),
         .default_topic_queue_nums = options->queues,
         .queue_id = queue,
+        .sys_flag = options->transaction ? MESSAGE_TRANSACTION_PREPARED : 0,
         .born_timestamp_ms = BORN_PATTERN,
         .properties = buffer_slice(&properties),
         .has_reconsume_times = true,
@@ -137,7 +173,7 @@ static bool make_template(struct bench_frames *frames, int queue, struct templat
     send_message_request_header_encode_v2(&header, &writer);
     remoting_writer_body(&writer);
     template->body_at = template->frame.size;
-    bool ok = make_body(frames, &template->frame);
+    bool ok = make_body(frames, variant, &template->frame);
     remoting_writer_end(&writer, 0);
     buffer_close(&properties);
     uint8_t pattern[32];
@@ -162,8 +198,10 @@ struct bench_frames *bench_frames_new(const struct bench_options *options)
         return NULL;
     frames->options = options;
     frames->run = ((uint64_t)(bench_now_ns() + bench_wall_offset_ns()) << 8) ^ ((uint64_t)getpid() << 40);
-    frames->templates = calloc((size_t)options->queues, sizeof *frames->templates);
-    for (int i = 0; frames->templates != NULL && i < options->queues; i++)
+    frames->count = (uint64_t)options->queues * (uint64_t)options->topics *
+                    (uint64_t)(options->variants > 0 ? options->variants : 1);
+    frames->templates = calloc(frames->count, sizeof *frames->templates);
+    for (uint64_t i = 0; frames->templates != NULL && i < frames->count; i++)
         if (!make_template(frames, i, &frames->templates[i])) {
             bench_frames_free(frames);
             return NULL;
@@ -177,7 +215,7 @@ struct bench_frames *bench_frames_new(const struct bench_options *options)
 
 void bench_frames_free(struct bench_frames *frames)
 {
-    for (int i = 0; i < frames->options->queues; i++)
+    for (uint64_t i = 0; i < frames->count; i++)
         buffer_close(&frames->templates[i].frame);
     free(frames->templates);
     free(frames);
@@ -187,7 +225,7 @@ bool bench_frames_append(struct bench_frames *frames, struct buffer *out, uint32
                          int64_t wall_ns)
 {
     const struct bench_options *options = frames->options;
-    const struct template *template = &frames->templates[number % (uint64_t)options->queues];
+    const struct template *template = &frames->templates[number % frames->count];
     uint8_t *frame = buffer_reserve(out, template->frame.size);
     if (frame == NULL)
         return false;
@@ -212,6 +250,37 @@ bool bench_frames_append(struct bench_frames *frames, struct buffer *out, uint32
             hex16(member + frames->member_key_at, message);
     }
     return true;
+}
+
+bool bench_frames_commit(struct bench_frames *frames, struct buffer *out, uint32_t opaque, uint64_t number,
+                         uint8_t *frame, size_t size)
+{
+    struct remoting_command command;
+    struct send_message_response_header answer;
+    struct message_host host;
+    struct remoting_writer writer;
+    struct error error;
+    int64_t physical_offset;
+    uint8_t key[2 * KEY_DIGITS];
+    if (remoting_command_decode(frame, size, &command) != 0 ||
+        send_message_response_header_decode(&command, &answer, &error) != 0 ||
+        !message_id_parse(answer.msg_id, &host, &physical_offset))
+        return false;
+    key_of(frames, number, key);
+    struct end_transaction_request_header header = {
+        .producer_group = slice_of_text(frames->options->group),
+        .tran_state_table_offset = answer.queue_offset,
+        .commit_log_offset = physical_offset,
+        .commit_or_rollback = MESSAGE_TRANSACTION_COMMIT,
+        .has_from_transaction_check = true,
+        .msg_id = slice_of(key, sizeof key),
+        .transaction_id = slice_of(key, sizeof key),
+    };
+    remoting_writer_begin_request(&writer, out, (uint8_t)frames->options->serialize_type, REQUEST_END_TRANSACTION,
+                                  (int32_t)(OPAQUE_BASE | opaque), 0);
+    end_transaction_request_header_encode(&header, &writer);
+    remoting_writer_end(&writer, 0);
+    return !out->failed;
 }
 
 /* Finds "code" and "opaque" at the top level of a JSON header, stepping over strings and inner objects. */
