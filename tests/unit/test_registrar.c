@@ -296,6 +296,67 @@ START_TEST(test_changes_of_one_turn_are_one_registration)
 }
 END_TEST
 
+#define MANY 2000
+
+static enum fake_reaction answer_registration(struct fake_server *server, struct remoting_command *request, struct buffer *out)
+{
+    (void)server;
+    fake_answer(out, request, 0, NULL, slice_of(NULL, 0));
+    return FAKE_ANSWER;
+}
+
+static bool has_counted(void *server)
+{
+    return atomic_load(&((struct fake_server *)server)->requests) > 0;
+}
+
+/* Topics that are made one after the other must not cost a registration of all of them each; a change of role waits for nothing. */
+START_TEST(test_large_tables_gather_changes)
+{
+    static char names[MANY][32];
+    struct topic_entry *many = calloc(MANY, sizeof *many);
+    struct fake_server server;
+    struct error error;
+    fake_server_start(&server, 0, answer_registration, NULL);
+    broker.config.namesrv_addr = server.address;
+    ck_assert_ptr_nonnull(many);
+    for (int i = 0; i < MANY; i++) {
+        snprintf(names[i], sizeof names[i], "topic-of-many-%05d", i);
+        many[i].name = names[i];
+        topic_config_init(&many[i].config, slice_of_text(names[i]));
+        HASH_ADD_KEYPTR(hh, topics.entries, many[i].name, strlen(names[i]), &many[i]);
+    }
+    state = (struct dledger_state){.role = DLEDGER_LEADER, .term = 4, .accepting = true};
+    ck_assert_msg(registrar_start(&broker, &error) == 0, "%s", error.message);
+    ck_assert_int_ge(run_until(has_counted, &server, PATIENCE_MS), 0);
+    int before = atomic_load(&server.requests);
+    uint64_t start = uv_hrtime(), took_ms;
+    for (int i = 0; i < 200; i++) {
+        topics.version.counter++;
+        registrar_topics_changed(&broker);
+        uv_sleep(1);
+        uv_run(&loop, UV_RUN_NOWAIT);
+    }
+    took_ms = (uv_hrtime() - start) / 1000000;
+    int sent = atomic_load(&server.requests) - before;
+    /* 2,000 topics are some 200 KB: one registration in 100 ms. */
+    ck_assert_msg(sent <= (int)(took_ms / 50) + 2, "%d registrations in %llu ms", sent, (unsigned long long)took_ms);
+
+    topics.version.counter++;
+    registrar_topics_changed(&broker);
+    before = atomic_load(&server.requests);
+    registrar_role_changed(&broker);
+    start = uv_hrtime();
+    while (atomic_load(&server.requests) == before && uv_hrtime() - start < PATIENCE_MS * 1000000ull)
+        uv_run(&loop, UV_RUN_NOWAIT);
+    ck_assert_int_gt(atomic_load(&server.requests), before);
+    stop_registrar();
+    fake_server_stop(&server);
+    HASH_CLEAR(hh, topics.entries);
+    free(many);
+}
+END_TEST
+
 START_TEST(test_name_server_that_comes_back)
 {
     start_all();
@@ -441,6 +502,7 @@ int main(void)
     tcase_add_test(tcase, test_follower_then_leader_then_gone);
     tcase_add_test(tcase, test_changes_are_known_within_50_ms);
     tcase_add_test(tcase, test_changes_of_one_turn_are_one_registration);
+    tcase_add_test(tcase, test_large_tables_gather_changes);
     tcase_add_test(tcase, test_name_server_that_comes_back);
     tcase_add_test(tcase, test_name_server_that_does_not_answer);
     tcase_add_loop_test(tcase, test_stop_at_any_moment, 0, 40);
