@@ -449,10 +449,14 @@ static void put_limits(const struct broker_stats *stats, const struct broker_sta
 {
     struct broker *broker = stats->broker;
     const struct remoting_server_counters *counters = remoting_server_counters(broker->server);
+    uint64_t cold_reads, cold_queue_reads;
     put(sink, "connectionCount", "%u", remoting_server_connection_count(broker->server));
     put(sink, "heldPulls", "%u", pull_hold_count(broker->holds));
     put(sink, "parkedRequests", "%u", forward_parked(broker->forward));
     put(sink, "pendingSends", "%u", send_message_processor_pending(broker->sends));
+    cold_reader_counts(broker->cold_reads, &cold_reads, &cold_queue_reads);
+    put(sink, "coldReads", "%llu", (unsigned long long)cold_reads);
+    put(sink, "coldQueueReads", "%llu", (unsigned long long)cold_queue_reads);
     put(sink, "clientCalls", "%u", client_call_count(broker->calls));
     put(sink, "statsItems", "%u", broker_stats_manager_count(broker->item_stats));
     put(sink, "limit_statsItems", "%llu", (unsigned long long)broker_stats_manager_refused(broker->item_stats));

@@ -19,6 +19,7 @@
  *     raftFailed, raftDiskFull   true/false
  *     raftMember_<id>      address,role,matchIndex,lag,connected,brokerAddress  (role: LEADER, FOLLOWER, UNKNOWN as this node sees it; matchIndex and
  *                          lag -1 where this node cannot know: only a leader does, and everyone of itself)
+ *     coldReads, coldQueueReads    jobs that read old records, or pages of a queue that had left memory, on the pool
  *     connectionCount, heldPulls, parkedRequests, pendingSends, limit_<name>   fill and how often a bound was hit
  */
 #ifndef LEDGERMQ_BROKER_BROKER_STATS_H

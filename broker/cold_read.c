@@ -13,6 +13,7 @@ struct cold_reader {
     struct cold_read_list waiting;
     uint32_t waiting_count;
     uint32_t running;
+    uint64_t jobs, jobs_of_queues;
     bool stopped;
     void (*idle)(void *argument);
     void *idle_argument;
@@ -39,6 +40,8 @@ static void run(uv_work_t *work)
 {
     struct cold_read *read = work->data;
     size_t at = 0;
+    if (read->pages.file != NULL)
+        message_store_read_pages(&read->pages);
     for (uint32_t i = 0; i < read->count && read->code == 0; i++) {
         struct mapped_file *file = read->items[i].pinned;
         uint32_t size = read->items[i].size;
@@ -50,8 +53,15 @@ static void run(uv_work_t *work)
     }
 }
 
+static void release_pages(struct cold_read *read)
+{
+    if (read->pages.file != NULL)
+        message_store_release_pages(&read->pages);
+}
+
 static void unpin(struct cold_read *read)
 {
+    release_pages(read);
     for (uint32_t i = 0; i < read->count && read->items[i].pinned != NULL; i++) {
         dledger_commit_log_unpin(read->reader->broker->log, read->items[i].pinned);
         read->items[i].pinned = NULL;
@@ -115,10 +125,18 @@ int cold_read_start(struct cold_reader *reader, struct cold_read *read)
     for (uint32_t i = 0; i < read->count; i++)
         read->size += read->items[i].size;
     read->bytes = NULL;
+    reader->jobs++;
+    reader->jobs_of_queues += read->pages.file != NULL;
     STAILQ_INSERT_TAIL(&reader->waiting, read, next);
     reader->waiting_count++;
     start_next(reader);
     return 0;
+}
+
+void cold_reader_counts(const struct cold_reader *reader, uint64_t *jobs, uint64_t *of_queues)
+{
+    *jobs = reader->jobs;
+    *of_queues = reader->jobs_of_queues;
 }
 
 uint32_t cold_reader_jobs(const struct cold_reader *reader, uint64_t *head_wait_ms)
@@ -141,6 +159,7 @@ void cold_reader_stop(struct cold_reader *reader, void (*idle)(void *argument), 
         struct cold_read *read = STAILQ_FIRST(&reader->waiting);
         STAILQ_REMOVE_HEAD(&reader->waiting, next);
         reader->waiting_count--;
+        release_pages(read);
         read->done(reader->broker, read, ERROR_STOPPED);
     }
     if (reader->running == 0) {

@@ -22,6 +22,7 @@ struct cold_read {
         uint32_t size;
         struct mapped_file *pinned; /* private */
     } items[GET_MESSAGE_BATCH_MAX];
+    struct message_store_pages pages; /* file not NULL: of a queue, read before the items (of which there may be none); released before done */
     /* Called once, from the loop, never inside cold_read_start. code 0: bytes[0, size) hold the items back to back; ERROR_NOT_FOUND: no longer
      * retained; ERROR_IO, ERROR_NO_MEMORY, ERROR_STOPPED. The caller frees with cold_read_free. */
     void (*done)(struct broker *broker, struct cold_read *read, int code);
@@ -45,6 +46,8 @@ int cold_read_start(struct cold_reader *reader, struct cold_read *read);
 void cold_read_free(struct cold_read *read);
 /* A record so far behind the commit position that its pages may be gone from memory. */
 bool cold_read_needed(struct broker *broker, int64_t physical_offset);
+/* Jobs that were taken since the start, and those of them that read a queue's pages. */
+void cold_reader_counts(const struct cold_reader *reader, uint64_t *jobs, uint64_t *of_queues);
 /* Jobs that wait or are at the pool, and how long the first one has waited for a place there, in ms. */
 uint32_t cold_reader_jobs(const struct cold_reader *reader, uint64_t *head_wait_ms);
 /* Waiting jobs end with ERROR_STOPPED; those at the pool are waited for: `idle` is called from the loop, or at once. */

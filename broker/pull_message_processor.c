@@ -1,6 +1,6 @@
 /* A pull (11, and 361 of 5.x):
  *  1. Checks in RocketMQ's order (store.md 5.2); the filter comes from the request or from the group's heart-beat.
- *  2. message_store_get_message says which records, or which status.
+ *  2. message_store_get_message says which records, or which status. Where it would wait for the disk, the pool reads what it looks at first.
  *  3. Found: recent records go out by reference to the mapped segment (small ones are copied, an iovec costs more), older ones are read
  *     by the pool first, so that no cold page stalls the loop.
  *  4. Nothing new: held (pull_hold) until a message that passes the filter is applied, or the deadline; then it runs once more, answered
@@ -57,6 +57,8 @@ struct pull {
     uint64_t started_us;
     struct pull_message_request_header header;
     bool first; /* may be held and commits its offset */
+    bool units_ahead;       /* the units it looks at were brought into memory */
+    uint32_t records_ahead; /* and so many records, for an SQL92 expression */
     struct sql_program *program; /* of the request's own expression, once it was held with it; borrowed */
 };
 
@@ -324,6 +326,8 @@ static void held_resume(struct broker *broker, void *context)
         answer_empty(broker, &held->pull.reply_to, RESPONSE_PULL_NOT_FOUND, &result, held->pull.header.queue_offset);
     } else if (connection != NULL) {
         held->pull.first = false;
+        held->pull.units_ahead = false;
+        held->pull.records_ahead = 0;
         held->pull.started_us = env_monotonic_us(&broker->env);
         run_pull(broker, &held->pull);
     }
@@ -341,19 +345,16 @@ static struct slice copy_slice(uint8_t **at, struct slice slice)
     return slice_of(copy, slice.size);
 }
 
-/* True: it waits. */
-static bool hold(struct broker *broker, const struct pull *pull, const struct pull_filter *filter, bool beyond)
+/* A copy that outlives the request's frame; *size: its bytes. NULL: no memory. */
+static struct held_pull *held_new(struct broker *broker, const struct pull *pull, const struct pull_filter *filter, bool beyond, size_t *size)
 {
     const struct pull_message_request_header *header = &pull->header;
-    int64_t timeout_ms = broker->config.long_polling_enable ? header->suspend_timeout_ms : broker->config.short_polling_time_mills;
-    if (timeout_ms <= 0)
-        return false;
     size_t codes_size = filter->all ? 0 : filter->count * sizeof *filter->codes;
-    size_t size = sizeof(struct held_pull) + codes_size + header->consumer_group.size + header->topic.size + header->subscription.size +
-                  header->expression_type.size;
-    struct held_pull *held = malloc(size + 1);
+    *size = sizeof(struct held_pull) + codes_size + header->consumer_group.size + header->topic.size + header->subscription.size +
+            header->expression_type.size;
+    struct held_pull *held = malloc(*size + 1);
     if (held == NULL)
-        return false;
+        return NULL;
     held->broker = broker;
     held->pull = *pull;
     held->filter = *filter;
@@ -369,6 +370,20 @@ static bool hold(struct broker *broker, const struct pull *pull, const struct pu
     held->pull.header.expression_type = copy_slice(&at, header->expression_type);
     sql_program_hold(filter->program);
     held->pull.program = (header->sys_flag & PULL_SUBSCRIPTION) != 0 ? filter->program : NULL;
+    return held;
+}
+
+/* True: it waits. */
+static bool hold(struct broker *broker, const struct pull *pull, const struct pull_filter *filter, bool beyond)
+{
+    const struct pull_message_request_header *header = &pull->header;
+    int64_t timeout_ms = broker->config.long_polling_enable ? header->suspend_timeout_ms : broker->config.short_polling_time_mills;
+    if (timeout_ms <= 0)
+        return false;
+    size_t size;
+    struct held_pull *held = held_new(broker, pull, filter, beyond, &size);
+    if (held == NULL)
+        return false;
     struct pull_hold_request request = {
         .topic = held->pull.header.topic,
         .queue_id = header->queue_id,
@@ -387,11 +402,74 @@ static bool hold(struct broker *broker, const struct pull *pull, const struct pu
     return false;
 }
 
+/* ---- what is read before a pull can look ---- */
+
+struct pull_ahead {
+    struct cold_read read; /* first */
+    struct held_pull *held;
+};
+
+static void on_read_ahead(struct broker *broker, struct cold_read *read, int code)
+{
+    struct pull_ahead *ahead = (struct pull_ahead *)read;
+    struct held_pull *held = ahead->held;
+    /* Whatever became of it: the pull meets what is there. When all stops nobody is answered any more. */
+    if (code != ERROR_STOPPED && remoting_server_find(broker->server, held->pull.reply_to.connection_id) != NULL) {
+        held->pull.units_ahead = true;
+        held->pull.records_ahead = read->count;
+        run_pull(broker, &held->pull);
+    }
+    cold_read_free(read);
+    held_free(held);
+    free(ahead);
+}
+
+/* The units of the queue, and where an SQL92 expression has to see old records these too, are brought into memory by the pool: a page fault here would
+ * stall everybody. True: the pull goes on when they are there. */
+static bool read_ahead(struct broker *broker, const struct pull *pull, const struct pull_filter *filter)
+{
+    const struct pull_message_request_header *header = &pull->header;
+    struct message_store_pages pages = {0};
+    struct get_message_result records = {0};
+    bool cold = !pull->units_ahead && message_store_is_cold(&broker->store, header->topic, header->queue_id, header->queue_offset, &pages);
+    if (!cold && filter->program != NULL && pull->records_ahead == 0) {
+        message_store_get_message(&broker->store, header->topic, header->queue_id, header->queue_offset, GET_MESSAGE_BATCH_MAX, NULL, &records);
+        if (records.status != GET_MESSAGE_FOUND || !cold_read_needed(broker, records.items[0].physical_offset))
+            records.count = 0;
+    }
+    if (!cold && records.count == 0)
+        return false;
+    size_t size;
+    struct pull_ahead *ahead = calloc(1, sizeof *ahead);
+    if (ahead == NULL || (ahead->held = held_new(broker, pull, filter, false, &size)) == NULL)
+        goto read_it_here;
+    ahead->read.done = on_read_ahead;
+    ahead->read.pages = pages;
+    ahead->read.count = records.count;
+    for (uint32_t i = 0; i < records.count; i++) {
+        ahead->read.items[i].physical_offset = records.items[i].physical_offset;
+        ahead->read.items[i].size = records.items[i].size;
+    }
+    if (cold_read_start(broker->cold_reads, &ahead->read) == 0)
+        return true;
+    broker_stats_limit_hit(broker->stats, LIMIT_HIT_COLD_READS);
+    held_free(ahead->held);
+
+read_it_here:
+    free(ahead);
+    if (pages.file != NULL)
+        message_store_release_pages(&pages);
+    return false;
+}
+
 /* ---- the pull itself ---- */
 
 /* Records that are read through the mapping for their properties: few where that may wait for the disk. 0 = any number. */
-static uint32_t records_max(struct broker *broker, const struct pull_message_request_header *header)
+static uint32_t records_max(struct broker *broker, const struct pull *pull)
 {
+    const struct pull_message_request_header *header = &pull->header;
+    if (pull->records_ahead != 0)
+        return pull->records_ahead;
     const struct consume_queue *queue = message_store_queue(&broker->store, header->topic, header->queue_id, false, NULL);
     struct consume_queue_unit unit;
     if (queue == NULL || !consume_queue_get(queue, header->queue_offset, &unit) || !cold_read_needed(broker, unit.physical_offset))
@@ -408,8 +486,10 @@ static void finish_pull(struct broker *broker, struct pull *pull, struct pull_fi
     const struct message_filter sql_filter = {
         .context = filter,
         .match_record = record_match,
-        .records_max = filter->program == NULL ? 0 : records_max(broker, header),
+        .records_max = filter->program == NULL ? 0 : records_max(broker, pull),
     };
+    if (read_ahead(broker, pull, filter))
+        return;
     const struct message_filter *store_filter = filter->program != NULL ? &sql_filter : filter->all ? NULL : &tag_filter;
     int32_t count = header->max_msg_nums < 1 ? 1 : header->max_msg_nums; /* Go asks for 0 and gets one */
     message_store_get_message(&broker->store, header->topic, header->queue_id, header->queue_offset, count, store_filter, &result);
@@ -625,6 +705,8 @@ static void pull_message(struct broker *broker, struct request *request)
     pull.peer = request->peer;
     pull.started_us = env_monotonic_us(&broker->env);
     pull.first = true;
+    pull.units_ahead = false;
+    pull.records_ahead = 0;
     pull.program = NULL;
     run_pull(broker, &pull);
 }

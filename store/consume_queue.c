@@ -12,6 +12,8 @@
  * one a system call every 13,000 messages. */
 #define RESERVE_STEP_MIN 4096u
 #define RESERVE_STEP_MAX 262144u
+/* Of a queue that takes messages so much in front of the end is taken to be in memory. */
+#define APPENDED_BYTES 4096u
 /* In front of a queue whose first unit is not number 0. */
 #define PAD_SIZE INT32_MAX
 
@@ -277,6 +279,26 @@ bool consume_queue_get_any(const struct consume_queue *queue, int64_t queue_offs
 bool consume_queue_get(const struct consume_queue *queue, int64_t queue_offset, struct consume_queue_unit *unit)
 {
     return queue_offset >= queue->min_offset && queue_offset < queue->max_offset && read_unit(queue, queue_offset, unit);
+}
+
+bool consume_queue_bytes(const struct consume_queue *queue, int64_t queue_offset, int64_t count, struct mapped_file **file, uint8_t **bytes,
+                         size_t *size)
+{
+    if (queue_offset < queue->min_offset || queue_offset >= queue->max_offset)
+        return false;
+    uint64_t end = byte_of(queue->max_offset);
+    uint64_t from = byte_of(queue_offset);
+    if (queue->tail != NULL && end - from <= APPENDED_BYTES)
+        return false;
+    *file = mapped_file_queue_find(&queue->files, from);
+    if (*file == NULL)
+        return false;
+    uint64_t file_end = (*file)->start + queue->files.file_size;
+    uint64_t want = (uint64_t)count * CONSUME_QUEUE_UNIT_SIZE;
+    end = end < file_end ? end : file_end;
+    *bytes = (*file)->map + (from - (*file)->start);
+    *size = (size_t)(want < end - from ? want : end - from);
+    return true;
 }
 
 int64_t consume_queue_lower_bound(const struct consume_queue *queue, int64_t physical_offset)

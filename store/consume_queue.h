@@ -48,6 +48,10 @@ int consume_queue_append(struct consume_queue *queue, int64_t queue_offset, cons
 bool consume_queue_get(const struct consume_queue *queue, int64_t queue_offset, struct consume_queue_unit *unit);
 /* Like consume_queue_get, also for units whose record is no longer retained (their file still is). */
 bool consume_queue_get_any(const struct consume_queue *queue, int64_t queue_offset, struct consume_queue_unit *unit);
+/* Where the units [queue_offset, queue_offset + count) lie, as far as they are there and in one file. False: nowhere, or at the end that appends have
+ * in memory anyhow. */
+bool consume_queue_bytes(const struct consume_queue *queue, int64_t queue_offset, int64_t count, struct mapped_file **file, uint8_t **bytes,
+                         size_t *size);
 /* First unit in [min_offset, max_offset) whose record is at or behind physical_offset; max_offset when there is none. */
 int64_t consume_queue_lower_bound(const struct consume_queue *queue, int64_t physical_offset);
 /* After a start: like consume_queue_truncate, and looks at the units around the cut. *damaged: a unit there is broken, the queue now ends

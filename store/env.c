@@ -199,14 +199,59 @@ static void real_unmap(struct env *env, void *address, size_t size)
     munmap(address, size);
 }
 
+static size_t page_size(void)
+{
+    static size_t size;
+    if (size == 0)
+        size = (size_t)sysconf(_SC_PAGESIZE);
+    return size;
+}
+
 static int real_sync_map(struct env *env, void *address, size_t size)
 {
     (void)env;
-    static uintptr_t page;
-    if (page == 0)
-        page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    uintptr_t begin = (uintptr_t)address & ~(page - 1);
+    uintptr_t begin = (uintptr_t)address & ~(uintptr_t)(page_size() - 1);
     return msync((void *)begin, (uintptr_t)address + size - begin, MS_SYNC) == 0 ? 0 : -errno;
+}
+
+static bool real_resident(struct env *env, void *address, size_t size)
+{
+    (void)env;
+    unsigned char pages[64];
+    uint8_t *begin = (uint8_t *)((uintptr_t)address & ~(uintptr_t)(page_size() - 1));
+    uint8_t *end = (uint8_t *)address + size;
+    while (begin < end) {
+        size_t part = (size_t)(end - begin) < sizeof pages * page_size() ? (size_t)(end - begin) : sizeof pages * page_size();
+        size_t count = (part + page_size() - 1) / page_size();
+        if (mincore(begin, part, pages) != 0)
+            return true; /* nothing is known: as if this did not exist */
+        for (size_t i = 0; i < count; i++) {
+            if ((pages[i] & 1) == 0)
+                return false;
+        }
+        begin += count * page_size();
+    }
+    return true;
+}
+
+static void real_populate(struct env *env, void *address, size_t size)
+{
+    (void)env;
+    uint8_t *begin = (uint8_t *)((uintptr_t)address & ~(uintptr_t)(page_size() - 1));
+    size_t whole = (size_t)((uint8_t *)address + size - begin);
+    /* One read of all of it; page by page, as MADV_RANDOM wants it, each would be a wait. */
+    madvise(begin, whole, MADV_WILLNEED);
+    if (madvise(begin, whole, MADV_POPULATE_READ) == 0)
+        return;
+    for (size_t at = 0; at < whole; at += page_size())
+        (void)*(volatile uint8_t *)(begin + at); /* before Linux 5.14 */
+}
+
+static void real_let_go(struct env *env, void *address, size_t size)
+{
+    (void)env;
+    uint8_t *begin = (uint8_t *)((uintptr_t)address & ~(uintptr_t)(page_size() - 1));
+    madvise(begin, (size_t)((uint8_t *)address + size - begin), MADV_DONTNEED); /* MAP_SHARED: dirty pages stay dirty in the cache */
 }
 
 static int real_rename(struct env *env, const char *from, const char *to)
@@ -381,6 +426,9 @@ void env_real_init(struct env *env)
         .map = real_map,
         .unmap = real_unmap,
         .sync_map = real_sync_map,
+        .resident = real_resident,
+        .populate = real_populate,
+        .let_go = real_let_go,
         .rename = real_rename,
         .unlink = real_unlink,
         .make_dir = real_make_dir,

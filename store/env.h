@@ -38,6 +38,11 @@ struct env_ops {
     void *(*map)(struct env *env, struct env_file *file, size_t size, bool writable, int *error_number);
     void (*unmap)(struct env *env, void *address, size_t size);
     int (*sync_map)(struct env *env, void *address, size_t size); /* msync(MS_SYNC) */
+    /* Both may be NULL: everything is in memory. True when touching the bytes of a mapping does not wait for the disk; and brings them into memory. */
+    bool (*resident)(struct env *env, void *address, size_t size);
+    void (*populate)(struct env *env, void *address, size_t size);
+    /* May be NULL. The process lets go of the pages of a mapping; they stay in the page cache, and nothing is lost. */
+    void (*let_go)(struct env *env, void *address, size_t size);
     int (*rename)(struct env *env, const char *from, const char *to);
     int (*unlink)(struct env *env, const char *path);
     int (*make_dir)(struct env *env, const char *path); /* like mkdir -p; existing is fine */

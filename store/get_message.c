@@ -6,6 +6,7 @@
 #include "store/message_store.h"
 
 #define SCAN_BYTES_MIN 16000
+#define READ_AHEAD_UNITS 13107 /* 256 KiB: 400 pulls of 32 messages */
 
 const char *get_message_status_name(enum get_message_status status)
 {
@@ -137,4 +138,36 @@ void message_store_get_message(struct message_store *store, struct slice topic, 
         answer(result, GET_MESSAGE_OFFSET_OVERFLOW_BADLY, queue->max_offset);
     else
         scan(store, queue, offset, max_count, filter, result);
+}
+
+/* ---- queues whose pages have left memory ---- */
+
+bool message_store_is_cold(struct message_store *store, struct slice topic, int32_t queue_id, int64_t offset, struct message_store_pages *pages)
+{
+    const struct consume_queue *queue = message_store_queue(store, topic, queue_id, false, NULL);
+    const struct env_ops *ops = store->env->ops;
+    struct mapped_file *file;
+    uint8_t *address;
+    size_t size;
+    if (queue == NULL || ops->resident == NULL || ops->populate == NULL ||
+        !consume_queue_bytes(queue, offset, SCAN_BYTES_MIN / CONSUME_QUEUE_UNIT_SIZE, &file, &address, &size) ||
+        ops->resident(store->env, address, size))
+        return false;
+    consume_queue_bytes(queue, offset, READ_AHEAD_UNITS, &file, &address, &size);
+    mapped_file_pin(file);
+    *pages = (struct message_store_pages){store->env, file, queue->files.file_size, address, size};
+    return true;
+}
+
+void message_store_read_pages(const struct message_store_pages *pages)
+{
+    pages->env->ops->populate(pages->env, pages->address, pages->size);
+}
+
+void message_store_release_pages(struct message_store_pages *pages)
+{
+    /* The queue itself may be gone: its topic was deleted meanwhile. */
+    struct mapped_file_queue stub = {.env = pages->env, .file_size = pages->file_size, .writable_map = true};
+    mapped_file_unpin(&stub, pages->file);
+    pages->file = NULL;
 }

@@ -145,6 +145,20 @@ struct get_message_result {
 void message_store_get_message(struct message_store *store, struct slice topic, int32_t queue_id, int64_t offset, int32_t max_count,
                                const struct message_filter *filter, struct get_message_result *result);
 
+/* Pages of a queue's file, pinned. */
+struct message_store_pages {
+    struct env *env;
+    struct mapped_file *file;
+    uint64_t file_size;
+    uint8_t *address;
+    size_t size;
+};
+/* True: message_store_get_message() from offset on would wait for the disk. *pages is what to read before, any thread: message_store_read_pages(),
+ * then on the loop message_store_release_pages(). */
+bool message_store_is_cold(struct message_store *store, struct slice topic, int32_t queue_id, int64_t offset, struct message_store_pages *pages);
+void message_store_read_pages(const struct message_store_pages *pages);
+void message_store_release_pages(struct message_store_pages *pages);
+
 int64_t message_store_min_offset(struct message_store *store, struct slice topic, int32_t queue_id); /* 0 when unknown */
 int64_t message_store_max_offset(struct message_store *store, struct slice topic, int32_t queue_id); /* 0 when unknown */
 /* Store time of the record at a queue offset, -1 when there is none. */

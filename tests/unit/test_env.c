@@ -9,6 +9,7 @@
 
 #include <check.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -161,6 +162,42 @@ static int each(void *argument, const char *name, bool is_dir)
     *(is_dir ? &seen->dirs : &seen->files) += 1;
     return seen->stop_after > 0 && seen->files + seen->dirs == seen->stop_after ? 77 : 0;
 }
+
+START_TEST(memory_of_mappings)
+{
+    struct env_file *file;
+    int error_number = 0;
+    const size_t size = 1 << 20; /* more pages than are asked about at a time */
+    ck_assert_int_eq(env_open(&env, path_of("f"), ENV_WRITE | ENV_CREATE, &file), 0);
+    ck_assert_int_eq(env.ops->truncate(&env, file, size), 0);
+    uint8_t *map = env.ops->map(&env, file, size, true, &error_number);
+    ck_assert_ptr_nonnull(map);
+    memset(map, 7, size);
+    ck_assert(env.ops->resident(&env, map, size));
+    ck_assert_int_eq(env.ops->sync_map(&env, map, size), 0);
+    env.ops->unmap(&env, map, size);
+    int descriptor = open(path_of("f"), O_RDONLY);
+    ck_assert_int_eq(posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED), 0);
+    close(descriptor);
+    map = env.ops->map(&env, file, size, true, &error_number);
+    ck_assert_ptr_nonnull(map);
+    bool evicted = !env.ops->resident(&env, map, size); /* not in a file system that lives in memory */
+    env.ops->populate(&env, map + 5000, 300000);
+    ck_assert(env.ops->resident(&env, map + 5000, 300000));
+    ck_assert_uint_eq(map[5000], 7);
+    if (evicted) {
+        ck_assert(!env.ops->resident(&env, map + size - 4096, 1));
+        ck_assert(!env.ops->resident(&env, map, size));
+    }
+    map[6000] = 9;
+    env.ops->let_go(&env, map + 5000, 300000);
+    ck_assert_uint_eq(map[5000], 7);
+    ck_assert_uint_eq(map[6000], 9);
+    env.ops->unmap(&env, map, size);
+    ck_assert_int_eq(env_read(&env, file, &(uint8_t){0}, 1, 6000), 1);
+    env_close(&env, file);
+}
+END_TEST
 
 START_TEST(directories)
 {
@@ -331,6 +368,7 @@ int main(void)
     tcase_add_test(tcase, read_and_write);
     tcase_add_test(tcase, allocate_keeps_content);
     tcase_add_test(tcase, mappings);
+    tcase_add_test(tcase, memory_of_mappings);
     tcase_add_test(tcase, directories);
     tcase_add_test(tcase, lock);
     tcase_add_test(tcase, clocks_and_chance);

@@ -1034,6 +1034,69 @@ START_TEST(clean_stop_needs_no_rebuild)
 }
 END_TEST
 
+static struct {
+    bool resident;
+    uint8_t *address;
+    size_t size;
+} pages_of_test;
+
+static bool test_resident(struct env *env, void *address, size_t size)
+{
+    (void)env;
+    pages_of_test.address = address;
+    pages_of_test.size = size;
+    return pages_of_test.resident;
+}
+
+static void test_populate(struct env *env, void *address, size_t size)
+{
+    (void)env;
+    pages_of_test.address = address;
+    pages_of_test.size = size;
+}
+
+/* What a look at a queue would have to wait for is said before, and stays mapped until it was read. */
+START_TEST(cold_queues)
+{
+    struct message_store_pages pages = {0};
+    struct env_ops ops = *sim.env.ops;
+    const struct env_ops *before = sim.env.ops;
+    const struct slice topic = SLICE_LITERAL("T");
+    for (int64_t i = 0; i < 2500; i++)
+        append_to_log((struct spec){"T", 0, i, "", 1, 0, 1});
+    dispatch_ok(0, 2500);
+    ck_assert(!message_store_is_cold(&store, topic, 0, 0, &pages)); /* this env cannot tell */
+    ops.resident = test_resident;
+    ops.populate = test_populate;
+    sim.env.ops = &ops;
+
+    pages_of_test.resident = true;
+    ck_assert(!message_store_is_cold(&store, topic, 0, 0, &pages));
+    ck_assert_ptr_null(pages.file);
+    ck_assert_uint_eq(pages_of_test.size, 800 * 20); /* what one pull looks at at most */
+    uint8_t *first = pages_of_test.address;
+    ck_assert(!message_store_is_cold(&store, topic, 0, 900, &pages));
+    ck_assert_ptr_eq(pages_of_test.address, first + 900 * 20);
+    ck_assert_uint_eq(pages_of_test.size, 100 * 20); /* to the end of its file */
+
+    pages_of_test = (typeof(pages_of_test)){0};
+    ck_assert(!message_store_is_cold(&store, topic, 0, -1, &pages));
+    ck_assert(!message_store_is_cold(&store, topic, 0, 2500, &pages));
+    ck_assert(!message_store_is_cold(&store, topic, 1, 0, &pages));
+    ck_assert(!message_store_is_cold(&store, topic, 0, 2400, &pages)); /* just appended */
+    ck_assert_ptr_null(pages_of_test.address);
+
+    ck_assert(message_store_is_cold(&store, topic, 0, 1100, &pages));
+    ck_assert_int_eq(message_store_delete_topic(&store, topic), 0);
+    message_store_read_pages(&pages);
+    ck_assert_uint_eq(pages_of_test.size, 900 * 20);
+    ck_assert_uint_ne(pages_of_test.address[11], 0); /* still mapped: the first unit's size */
+    message_store_release_pages(&pages);
+    ck_assert_ptr_null(pages.file);
+    sim.env.ops = before;
+}
+END_TEST
+
 START_TEST(many_queues)
 {
     char topic[32];
@@ -1088,6 +1151,7 @@ int main(void)
     tcase_add_test(tcase, sync_fails);
     tcase_add_test(tcase, sync_job_outlives_what_it_syncs);
     tcase_add_test(tcase, clean_stop_needs_no_rebuild);
+    tcase_add_test(tcase, cold_queues);
     tcase_add_test(tcase, many_queues);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
