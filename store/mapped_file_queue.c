@@ -302,6 +302,12 @@ int mapped_file_queue_sync_dir(struct mapped_file_queue *queue)
     return 0;
 }
 
+void mapped_file_queue_let_go(struct mapped_file_queue *queue)
+{
+    for (size_t i = 0; i < queue->count && queue->env->ops->let_go != NULL; i++)
+        queue->env->ops->let_go(queue->env, queue->files[i]->map, queue->file_size);
+}
+
 /* Names appeared or went. */
 static int dir_changed(struct mapped_file_queue *queue)
 {

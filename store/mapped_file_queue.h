@@ -51,6 +51,8 @@ struct mapped_file *mapped_file_queue_find(const struct mapped_file_queue *queue
 uint8_t *mapped_file_queue_at(const struct mapped_file_queue *queue, uint64_t position, size_t size);
 /* Writable maps: makes the names of added and removed files durable, if there are any. Safe on a pool thread while nobody adds or removes. */
 int mapped_file_queue_sync_dir(struct mapped_file_queue *queue);
+/* Writable maps: the process's memory does not count pages any more that nobody may touch for long; they are mapped again when somebody does. */
+void mapped_file_queue_let_go(struct mapped_file_queue *queue);
 /* Creates (full length, sparse, directory synced: with writable maps that is left to mapped_file_queue_sync_dir) and maps the file that holds position; it must be the next one, or the first of an empty queue. */
 int mapped_file_queue_add(struct mapped_file_queue *queue, uint64_t position, struct mapped_file **file, struct error *error);
 /* Reserves disk blocks for size bytes at position, which lie in that file, so that a write through the mapping cannot meet a full disk (it would

@@ -205,6 +205,7 @@ int message_store_recover(struct message_store *store, int64_t position, struct 
         }
         if (queue->dirty || queue->files.dir_dirty)
             queue_table_mark(table, node);
+        mapped_file_queue_let_go(&queue->files); /* opening looked at a page or two of each, and most queues are idle */
     }
     store->recovered_position = resume;
     store->dispatched_offset = resume;

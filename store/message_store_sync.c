@@ -191,15 +191,23 @@ int message_store_sync_begin(struct message_store *store, struct message_store_s
     return 0;
 }
 
-void message_store_sync_run(struct message_store_sync_job *job)
+/* A page of each of thousands of queues is most of a broker's memory. What is clean now faults at the next append anyhow, for the kernel has to learn that
+ * it becomes dirty. */
+static void let_go(const struct message_store_sync_job *job)
+{
+    for (size_t i = 0; i < job->count && job->env->ops->let_go != NULL; i++) {
+        if (job->items[i].file != NULL)
+            job->env->ops->let_go(job->env, job->items[i].address, job->items[i].size);
+    }
+}
+
+static int sync_all(const struct message_store_sync_job *job)
 {
     struct env *env = job->env;
     int rv = 0;
     /* Each sync waits for the disk: thousands of queues would take a minute where one call for all of them takes a second. */
-    if (job->count + job->dir_count > SYNC_ONE_BY_ONE_MAX && env->ops->sync_file_system != NULL) {
-        job->result = env->ops->sync_file_system(env, job->root) == 0 ? 0 : ERROR_IO;
-        return;
-    }
+    if (job->count + job->dir_count > SYNC_ONE_BY_ONE_MAX && env->ops->sync_file_system != NULL)
+        return env->ops->sync_file_system(env, job->root);
     for (size_t i = 0; i < job->count && rv == 0; i++)
         if (job->items[i].size > 0)
             rv = env->ops->sync_map(env, job->items[i].address, job->items[i].size);
@@ -209,7 +217,13 @@ void message_store_sync_run(struct message_store_sync_job *job)
         if (rv == -ENOENT)
             rv = 0;
     }
-    job->result = rv == 0 ? 0 : ERROR_IO;
+    return rv;
+}
+
+void message_store_sync_run(struct message_store_sync_job *job)
+{
+    job->result = sync_all(job) == 0 ? 0 : ERROR_IO;
+    let_go(job);
 }
 
 void message_store_sync_end(struct message_store *store, struct message_store_sync_job *job)
