@@ -25,6 +25,10 @@ class Context:
         self.log_bytes = GIB
         self.idle_seconds = 20.0
         self.java_warmup = 60.0
+        self.growth_queues, self.growth_rounds = (100, 10000), 5
+        self.growth_messages, self.growth_groups = 300000, 10000
+        self.cold_bytes, self.cold_rounds = 4 * GIB, 3
+        self.kind_messages = 100000
         self.folder = None      # where clusters keep their data
         self.settings = ()
         self.nice, self.nice_text = [], ""
@@ -67,6 +71,8 @@ class Row:
     def verdict(self):
         if not self.reaches(self.must):
             return "missed"
+        if self.must is None and self.aim is None:
+            return "-"
         return "aim" if self.aim is not None and self.reaches(self.aim) else "must"
 
     def disagreement(self):

@@ -275,12 +275,18 @@ def _call(context, command, seconds):
     return result
 
 
-def mqadmin_send(context, cluster, size, window, warmup, duration=None, count=None, rate=None, topic="bench"):
+def mqadmin_send(context, cluster, size, window, warmup, duration=None, count=None, rate=None, topic="bench", options=()):
     command = [os.path.join(BIN, "mqadmin"), "bench", "-n", cluster.namesrv_list, "-t", topic, "-s", str(size), "-w", str(window), "--warmup",
                str(warmup), "-p", ",".join(map(str, cluster.pids)), "-j"]
     command += ["--count", str(count)] if count else ["-d", str(duration)]
     command += ["-r", str(rate)] if rate else []
-    return _call(context, command, warmup + (duration or 600) + 60)
+    return _call(context, command + [str(option) for option in options], warmup + (duration or 600) + 60)
+
+
+def mqadmin_consume(context, cluster, topic, queues, duration, options=()):
+    """Everything that the topic holds, at full speed."""
+    return _call(context, [os.path.join(BIN, "mqadmin"), "bench", "--consume", "-n", cluster.namesrv_list, "-t", topic, "-q", str(queues), "-d",
+                           str(duration), "-p", ",".join(map(str, cluster.pids)), "-j", *map(str, options)], duration + 60)
 
 
 def mqload_send(context, cluster, size, window, warmup, duration, topic="bench"):

@@ -1,7 +1,7 @@
 """Tables of results: for the terminal, and between the marks of docs/performance.md."""
 import os
 
-BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+BEGIN, END = "<!-- {}: begin -->", "<!-- {}: end -->"
 
 
 def number(value, unit):
@@ -85,13 +85,14 @@ def markdown(facts, rows, problems):
     return "\n".join(lines).rstrip() + "\n"
 
 
-def write_doc(path, text):
+def write_doc(path, table, text):
+    marks = BEGIN.format(table), END.format(table)
     with open(path, encoding="utf-8") as file:
         document = file.read()
-    begin, end = document.find(BEGIN), document.find(END)
+    begin, end = (document.find(mark) for mark in marks)
     if begin < 0 or end < begin:
-        raise ValueError(f"{path} has no {BEGIN} ... {END}")
+        raise ValueError(f"{path} has no {marks[0]} ... {marks[1]}")
     temporary = path + ".tmp"
     with open(temporary, "w", encoding="utf-8") as file:
-        file.write(document[:begin + len(BEGIN)] + "\n" + text + document[end:])
+        file.write(document[:begin + len(marks[0])] + "\n" + text + document[end:])
     os.replace(temporary, path)
