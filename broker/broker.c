@@ -77,6 +77,7 @@ static void on_role_changed(void *context)
     dledger_commit_log_state(broker->log, &state);
     LOG_INFO("role %s, term %llu, leader %s%s", dledger_role_name(state.role), (unsigned long long)state.term,
              state.leader < 0 ? "unknown" : state.members[state.leader].id, state.accepting ? ", accepts messages" : "");
+    consumer_offset_role_changed(broker, state.term, state.role == DLEDGER_LEADER);
     schedule_role_changed(broker->schedule);
     transaction_role_changed(broker->transactions);
     forward_role_changed(broker->forward);

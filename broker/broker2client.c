@@ -500,15 +500,15 @@ static bool decide_offsets_5(struct broker *broker, const struct reply_to *to, c
 }
 
 static void store_offsets(struct broker *broker, struct reset *reset, const struct reset_offset_request_header *header, const int64_t *offsets,
-                          int32_t count)
+                          int32_t count, bool held)
 {
     for (int32_t i = 0; i < count; i++) {
         if (offsets[i] < 0)
             continue;
-        int rv = consumer_offset_commit_wait(broker, header->group, header->topic, i, offsets[i], reset_done, reset);
+        int rv = consumer_offset_reset_wait(broker, header->group, header->topic, i, offsets[i], held, reset_done, reset);
         if (rv == 0)
             reset->left++;
-        else if (rv != ERROR_EXISTS)
+        else
             reset->code = rv;
     }
 }
@@ -539,7 +539,7 @@ static void run_reset(struct broker *broker, const struct request *request, cons
     write_offsets(broker, header->topic, offsets, count, RESET_OFFSET_MAP, &reset->body);
     /* 5.3.3 lets a consumer notice at its next pull; telling it does for clients of every version. */
     if (five)
-        store_offsets(broker, reset, header, offsets, count);
+        store_offsets(broker, reset, header, offsets, count, target_count > 0);
     for (uint32_t i = 0; i < target_count; i++)
         push_reset(broker, &targets[i], header, offsets, count);
     reset_done(broker, reset, 0);

@@ -14,11 +14,14 @@
 
 #include "broker/broker.h"
 #include "broker/metadata.h"
+#include "broker/offset_reset.h"
 #include "proto/topic_validator.h"
 #include "store/log_sink.h"
 
 /* A record holds at most this many values: 2000 x (group 255 + topic 127 + numbers and tags some 30) is below METADATA_RECORD_MAX. */
 #define OFFSETS_PER_RECORD 2000u
+#define FORWARD_MS_MAX 1000 /* commits that a follower gathered longer ago are not passed on */
+#define OFFSET_FORGOTTEN (-1) /* what a pending commit is for was removed */
 #define NAME_MAX_BYTES 255u /* longer topic or group names cannot exist */
 
 struct consumer_offset_pending {
@@ -163,9 +166,20 @@ static void entry_drop(struct consumer_offset_table *table, struct consumer_offs
     free(entry);
 }
 
+/* A commit that was gathered before the record that removes its queue would come behind it and bring the offset back. It keeps its place, for somebody may
+ * wait for it, but says nothing any more. */
+static void pending_forget(struct consumer_offset_table *table, struct slice group, struct slice topic)
+{
+    for (struct consumer_offset_pending *pending = table->pending; pending != NULL; pending = pending->hh.next) {
+        if ((group.size == 0 || slice_equal(pending->group, group)) && (topic.size == 0 || slice_equal(pending->topic, topic)))
+            pending->offset = OFFSET_FORGOTTEN;
+    }
+}
+
 void consumer_offset_remove_group(struct consumer_offset_table *table, struct slice group)
 {
     struct consumer_offset_entry *entry, *next;
+    pending_forget(table, group, slice_of(NULL, 0));
     HASH_ITER (hh, table->entries, entry, next) {
         if (slice_equal(entry->group, group))
             entry_drop(table, entry);
@@ -175,6 +189,7 @@ void consumer_offset_remove_group(struct consumer_offset_table *table, struct sl
 void consumer_offset_remove_topic(struct consumer_offset_table *table, struct slice topic)
 {
     struct consumer_offset_entry *entry, *next;
+    pending_forget(table, slice_of(NULL, 0), topic);
     HASH_ITER (hh, table->entries, entry, next) {
         if (slice_equal(entry->topic, topic))
             entry_drop(table, entry);
@@ -234,7 +249,7 @@ static void pending_clear(struct consumer_offset_table *table)
 }
 
 /* The newest value for a queue takes the place of an older one that is still pending, in the order of arrival, waited for or not. */
-static int pending_put(struct consumer_offset_table *table, struct slice group, struct slice topic, int32_t queue_id, int64_t offset)
+static int pending_put(struct consumer_offset_table *table, struct slice group, struct slice topic, int32_t queue_id, int64_t offset, uint64_t now_us)
 {
     struct consumer_offset_pending *pending = pending_find(table, group, topic, queue_id);
     if (pending != NULL) {
@@ -256,7 +271,8 @@ static int pending_put(struct consumer_offset_table *table, struct slice group, 
     pending->queue_id = queue_id;
     pending->offset = offset;
     HASH_ADD_KEYPTR(hh, table->pending, pending->key, size, pending);
-    table->pending_count++;
+    if (table->pending_count++ == 0)
+        table->gathered_us = now_us;
     return 0;
 }
 
@@ -290,10 +306,12 @@ void consumer_offset_commit(struct broker *broker, struct slice group, struct sl
     struct consumer_offset_table *table = broker->offsets;
     if (!in_range(group, topic, queue_id, offset) || is_stored(table, group, topic, queue_id, offset))
         return;
-    int rv = pending_put(table, group, topic, queue_id, offset);
+    if (table->resets != NULL && offset_reset_overrules(&table->resets, group, topic, queue_id, offset, env_monotonic_us(&broker->env)))
+        return;
+    int rv = pending_put(table, group, topic, queue_id, offset, env_monotonic_us(&broker->env));
     if (rv == ERROR_BUSY) {
         consumer_offset_flush(broker);
-        rv = pending_put(table, group, topic, queue_id, offset);
+        rv = pending_put(table, group, topic, queue_id, offset, env_monotonic_us(&broker->env));
     }
     if (rv != 0)
         table->dropped++;
@@ -345,26 +363,56 @@ static void batch_finish(struct consumer_offset_batch *batch, int code)
     }
 }
 
-int consumer_offset_commit_wait(struct broker *broker, struct slice group, struct slice topic, int32_t queue_id, int64_t offset,
-                                consumer_offset_done done, void *context)
+static int put_and_wait(struct broker *broker, struct slice group, struct slice topic, int32_t queue_id, int64_t offset, consumer_offset_done done,
+                        void *context)
 {
     struct consumer_offset_table *table = broker->offsets;
     if (!in_range(group, topic, queue_id, offset))
         return ERROR_INVALID;
     if (!metadata_leads(broker))
         return ERROR_NOT_LEADER;
-    if (is_stored(table, group, topic, queue_id, offset))
-        return ERROR_EXISTS;
     if (table->key_count >= CONSUMER_OFFSET_KEYS_MAX && consumer_offset_find_entry(table, group, topic) == NULL)
         return ERROR_BUSY;
     if (table->pending_count >= CONSUMER_OFFSET_PENDING_MAX)
         consumer_offset_flush(broker);
-    int rv = pending_put(table, group, topic, queue_id, offset);
+    int rv = pending_put(table, group, topic, queue_id, offset, env_monotonic_us(&broker->env));
     if (rv == 0)
         rv = batch_wait(batch_open(broker), done, context);
     if (rv == 0)
         timer_arm(table, true);
     return rv;
+}
+
+int consumer_offset_commit_wait(struct broker *broker, struct slice group, struct slice topic, int32_t queue_id, int64_t offset,
+                                consumer_offset_done done, void *context)
+{
+    struct consumer_offset_table *table = broker->offsets;
+    if (metadata_leads(broker) && in_range(group, topic, queue_id, offset)) {
+        if (is_stored(table, group, topic, queue_id, offset))
+            return ERROR_EXISTS;
+        if (table->resets != NULL && offset_reset_overrules(&table->resets, group, topic, queue_id, offset, env_monotonic_us(&broker->env)))
+            return ERROR_EXISTS;
+    }
+    return put_and_wait(broker, group, topic, queue_id, offset, done, context);
+}
+
+int consumer_offset_reset_wait(struct broker *broker, struct slice group, struct slice topic, int32_t queue_id, int64_t offset, bool held,
+                               consumer_offset_done done, void *context)
+{
+    struct consumer_offset_table *table = broker->offsets;
+    int64_t from = in_range(group, topic, queue_id, offset) ? consumer_offset_find(table, group, topic, queue_id) : -1;
+    struct consumer_offset_pending *pending = from < 0 ? NULL : pending_find(table, group, topic, queue_id);
+    if (pending != NULL && pending->offset > from)
+        from = pending->offset;
+    int rv = put_and_wait(broker, group, topic, queue_id, offset, done, context);
+    if (rv != 0)
+        return rv;
+    if (!held)
+        offset_reset_drop(&table->resets, group, topic, queue_id);
+    else if (offset_reset_put(&table->resets, group, topic, queue_id, from, offset, env_monotonic_us(&broker->env)) != 0)
+        LOG_WARN("offset of group %.*s in %.*s, queue %d, is reset, but commits of its consumers may undo it: too many resets at once", (int)group.size,
+                 (const char *)group.data, (int)topic.size, (const char *)topic.data, queue_id);
+    return 0;
 }
 
 int consumer_offset_settle(struct broker *broker, struct slice group, struct slice topic, int32_t queue_id, consumer_offset_done done,
@@ -398,7 +446,9 @@ static struct consumer_offset_pending *fill_record(struct consumer_offset_pendin
     static Ledgermq__ConsumerOffset *pointers[OFFSETS_PER_RECORD];
     ledgermq__metadata_record__init(record);
     size_t count = 0;
-    for (; pending != NULL && count < OFFSETS_PER_RECORD; pending = pending->hh.next, count++) {
+    for (; pending != NULL && count < OFFSETS_PER_RECORD; pending = pending->hh.next) {
+        if (pending->offset == OFFSET_FORGOTTEN)
+            continue;
         ledgermq__consumer_offset__init(&values[count]);
         /* Both names are followed by a 0 in the key. */
         values[count].group = (char *)(uintptr_t)pending->group.data;
@@ -406,6 +456,7 @@ static struct consumer_offset_pending *fill_record(struct consumer_offset_pendin
         values[count].queue_id = pending->queue_id;
         values[count].offset = pending->offset;
         pointers[count] = &values[count];
+        count++;
     }
     record->n_offsets = count;
     record->offsets = pointers;
@@ -491,6 +542,11 @@ static void flush_follower(struct broker *broker)
     struct consumer_offset_table *table = broker->offsets;
     struct consumer_offset_batch *batch = table->open;
     table->open = NULL;
+    /* A process that stood still: the clients may have gone on elsewhere meanwhile. */
+    if (env_monotonic_us(&broker->env) - table->gathered_us > FORWARD_MS_MAX * 1000ull) {
+        table->dropped += table->pending_count;
+        pending_clear(table);
+    }
     while (table->pending != NULL) {
         Ledgermq__MetadataRecord record;
         struct consumer_offset_pending *rest = fill_record(table->pending, &record);
@@ -500,6 +556,20 @@ static void flush_follower(struct broker *broker)
     }
     if (batch != NULL)
         batch_finish(batch, ERROR_NOT_LEADER);
+}
+
+void consumer_offset_role_changed(struct broker *broker, uint64_t term, bool leads)
+{
+    struct consumer_offset_table *table = broker->offsets;
+    if (table == NULL || (leads && term == table->term))
+        return;
+    table->term = term;
+    struct consumer_offset_batch *batch = table->open;
+    table->open = NULL;
+    table->dropped += table->pending_count;
+    pending_clear(table);
+    if (batch != NULL)
+        batch_finish(batch, ERROR_LEADERSHIP_LOST);
 }
 
 void consumer_offset_flush(struct broker *broker)
@@ -553,6 +623,7 @@ void consumer_offset_table_close(struct broker *broker)
         batch_finish(batch, ERROR_STOPPED);
     pending_clear(table);
     consumer_offset_clear(table);
+    offset_reset_clear(&table->resets);
     free(table);
     broker->offsets = NULL;
 }

@@ -42,9 +42,12 @@ struct consumer_offset_table {
     /* private */
     struct consumer_offset_pending *pending;
     uint32_t pending_count;
+    uint64_t gathered_us; /* when the first of them came */
+    uint64_t term;        /* in which they came */
     struct consumer_offset_batch *open; /* waiters of what is pending */
     struct consumer_offset_batch *newest; /* last record on its way, NULL = none */
     uint32_t in_flight;                 /* records on their way */
+    struct offset_reset *resets;        /* that clients have not applied yet */
     struct consumer_offset_timer *timer; /* NULL without a loop: tests flush by hand */
     uint64_t dropped; /* gathered commits that could not be kept: counted, the client sends them again */
 };
@@ -63,13 +66,21 @@ void consumer_offset_commit(struct broker *broker, struct slice group, struct sl
 
 typedef void (*consumer_offset_done)(struct broker *broker, void *context, int code);
 /* A commit that somebody waits for, on the leader: goes into the log at the end of this turn. 0: `done` will be called, never inside this call.
- * ERROR_EXISTS: just this value is stored, answer now. ERROR_INVALID: queue id or offset out of range, or a name too long. Else ERROR_NOT_LEADER, ... */
+ * ERROR_EXISTS: just this value is stored, or a reset overrules it: answer now. ERROR_INVALID: queue id or offset out of range, or a name too long. Else
+ * ERROR_NOT_LEADER, ... */
 int consumer_offset_commit_wait(struct broker *broker, struct slice group, struct slice topic, int32_t queue_id, int64_t offset,
                                 consumer_offset_done done, void *context);
+/* The same for an operator's reset, with ERROR_EXISTS never: old commits of the clients do not undo it while they are told (offset_reset.h). held: somebody of
+ * the group is connected. */
+int consumer_offset_reset_wait(struct broker *broker, struct slice group, struct slice topic, int32_t queue_id, int64_t offset, bool held,
+                               consumer_offset_done done, void *context);
 /* Before an offset is read: puts on its way what was gathered for this queue. 0: `done` will be called when all commits on their way have been applied;
  * ERROR_NOT_FOUND: nothing is on its way, read the table now. */
 int consumer_offset_settle(struct broker *broker, struct slice group, struct slice topic, int32_t queue_id, consumer_offset_done done,
                            void *context);
+/* The role or the term changed. What was gathered before is dropped, and those who wait are told: it may reach the next leader behind a newer commit that
+ * was answered there. */
+void consumer_offset_role_changed(struct broker *broker, uint64_t term, bool leads);
 /* Submits everything gathered. */
 void consumer_offset_flush(struct broker *broker);
 

@@ -189,9 +189,9 @@ static void settle(struct end_transaction *end, const struct message_record *hal
         rv = transaction_append_mark(broker, half->queue_offset, trailer, &end->append);
     } else {
         struct slice name = message_property(half->properties, "REAL_TOPIC");
-        struct topic_entry *topic = topic_config_find(broker->topics, name);
+        struct topic_entry *topic = topic_config_destination(broker, name, half->physical_offset);
         int32_t queue_id;
-        if (topic == NULL || topic->deleting || !slice_to_i32(message_property(half->properties, "REAL_QID"), &queue_id) || queue_id < 0) {
+        if (topic == NULL || !slice_to_i32(message_property(half->properties, "REAL_QID"), &queue_id) || queue_id < 0) {
             finish(end, RESPONSE_SYSTEM_ERROR, "topic[%.*s] not exist", (int)name.size, (const char *)name.data);
             return;
         }

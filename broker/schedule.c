@@ -24,6 +24,7 @@
 #define RETRY_MS 100
 #define LOOK_AGAIN_MS 5000 /* a wall clock that was set does not move the loop's timers */
 #define TRAILER_BYTES_MAX 64
+#define DELAY_UNKNOWN_MS (100ll * 366 * 24 * 3600 * 1000) /* of a level that is configured no longer: its units say when they are due */
 
 struct delivery {
     struct append_entry_request append; /* first */
@@ -61,7 +62,7 @@ struct schedule {
     bool leading;
     uint64_t term;
     uint64_t epoch; /* counts leaderships: late reads are recognised */
-    int count;
+    /* All levels that there can be: messages may wait in one that the configuration no longer has. */
     struct schedule_level levels[LIMIT_DELAY_LEVELS + 1];
     uint32_t in_flight;
     struct delivery *deliveries; /* LIMIT_DELAY_IN_FLIGHT, made at the first delivery */
@@ -207,10 +208,10 @@ static int deliver(struct schedule *schedule, int level, int64_t offset, struct 
         why = "its record cannot be read";
     } else {
         struct slice name = message_property(record.properties, "REAL_TOPIC");
-        topic = name.data == NULL ? NULL : topic_config_find(broker->topics, name);
+        topic = name.data == NULL ? NULL : topic_config_destination(broker, name, record.physical_offset);
         if (!slice_to_i32(message_property(record.properties, "REAL_QID"), &queue_id))
             queue_id = -1;
-        if (topic == NULL || topic->deleting || queue_id < 0)
+        if (topic == NULL || queue_id < 0)
             why = "its topic is gone";
         else if (slice_equal_text(name, TOPIC_TRANS_HALF))
             why = "it is a half message";
@@ -321,7 +322,7 @@ static void run_level(struct schedule *schedule, int number, int64_t now_ms)
     struct broker *broker = schedule->broker;
     struct schedule_level *level = &schedule->levels[number];
     const struct log_view *log = &broker->store.log;
-    int64_t delay_ms = broker->config.delay_level_ms[number];
+    int64_t delay_ms = number <= broker->config.delay_levels ? broker->config.delay_level_ms[number] : DELAY_UNKNOWN_MS;
     uint32_t delivered = 0;
     level->due_ms = INT64_MAX;
     if (level->reading)
@@ -406,7 +407,7 @@ static void run(struct schedule *schedule)
         return;
     }
     int64_t now_ms = env_now_ms(&schedule->broker->env);
-    for (int i = 1; i <= schedule->count; i++) {
+    for (int i = 1; i <= (int)LIMIT_DELAY_LEVELS; i++) {
         run_level(schedule, i, now_ms);
         if (schedule->levels[i].due_ms < first_ms)
             first_ms = schedule->levels[i].due_ms;
@@ -418,7 +419,7 @@ static void run(struct schedule *schedule)
 void schedule_arrived(struct schedule *schedule, const struct message_dispatch *dispatch)
 {
     int number = dispatch->queue_id + 1;
-    if (!schedule->leading || number < 1 || number > schedule->count || schedule->levels[number].reading ||
+    if (!schedule->leading || number < 1 || number > (int)LIMIT_DELAY_LEVELS || schedule->levels[number].reading ||
         schedule->levels[number].due_ms != INT64_MAX)
         return;
     /* Not from inside apply: the timer runs in the next turn. All messages of a level wait equally long, so the first is due first. */
@@ -442,7 +443,7 @@ void schedule_role_changed(struct schedule *schedule)
     schedule->timer_set = false;
     if (!schedule->leading)
         return;
-    for (int i = 1; i <= schedule->count; i++) {
+    for (int i = 1; i <= (int)LIMIT_DELAY_LEVELS; i++) {
         schedule->levels[i] = (struct schedule_level){
             .next = metadata_delay_offset(broker->metadata, i), .due_ms = INT64_MAX, .seen_offset = -1};
     }
@@ -458,16 +459,10 @@ struct schedule *schedule_new(struct broker *broker, struct error *error)
         return NULL;
     }
     schedule->broker = broker;
-    schedule->count = broker->config.delay_levels;
     uv_timer_init(broker->loop, &schedule->timer);
     schedule->timer.data = schedule;
     uv_unref((uv_handle_t *)&schedule->timer);
     return schedule;
-}
-
-int schedule_level_count(const struct schedule *schedule)
-{
-    return schedule->count;
 }
 
 void schedule_close(struct schedule *schedule)

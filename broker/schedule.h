@@ -29,7 +29,6 @@ struct schedule *schedule_new(struct broker *broker, struct error *error);
 void schedule_role_changed(struct schedule *schedule);
 /* Apply met a message of SCHEDULE_TOPIC_XXXX: its level may be idle. */
 void schedule_arrived(struct schedule *schedule, const struct message_dispatch *dispatch);
-int schedule_level_count(const struct schedule *schedule);
 void schedule_close(struct schedule *schedule); /* timers are closed by the loop later; free after the loop ran */
 void schedule_free(struct schedule *schedule);
 

@@ -26,6 +26,7 @@
 #include "proto/request_code.h"
 #include "proto/response_code.h"
 #include "proto/topic_validator.h"
+#include "store/log_sink.h"
 
 #define PENDING_SLAB 256u
 #define DEFERRALS_MAX 3  /* %RETRY%group, %DLQ%group, and one that was deleted meanwhile */
@@ -62,6 +63,7 @@ struct send_message_processor {
     struct buffer tail;       /* "CLUSTER" pair, then MSG_REGION and TRACE_ON */
     size_t cluster_tail_size;
     struct buffer ids;        /* scratch: msgId of a batch */
+    bool deliver_time_seen;   /* the warning about it is out */
 };
 
 /* One send, wherever its bytes are. */
@@ -479,6 +481,14 @@ static void send_one(struct send_message_processor *sends, struct send_context *
     struct slice tail = buffer_slice(&sends->tail);
     send_properties_make(&sends->properties, header->properties, slice_of(tail.data, sends->cluster_tail_size),
                          slice_of(tail.data + sends->cluster_tail_size, tail.size - sends->cluster_tail_size), dead, &properties);
+    if (properties.deliver_time && !sends->deliver_time_seen) {
+        char client[64];
+        sends->deliver_time_seen = true;
+        message_host_format(&context->peer, client, sizeof client);
+        LOG_WARN("a message to topic %.*s from %s asks with __STARTDELIVERTIME to be delivered at a certain time, which this broker cannot do: such "
+                 "messages are delivered at once; use a delay level. This is said once",
+                 (int)topic->config.name.size, (const char *)topic->config.name.data, client);
+    }
     int level = dead ? 0 : schedule_level(properties.delay, broker->config.delay_levels);
     /* Old clients leave TRAN_MSG in what they send back for a retry; that is no half message. */
     bool half = properties.half_message && !(header->reconsume_times > 0 && level > 0);

@@ -4,6 +4,8 @@
 
 #include "proto/message.h"
 
+#define DELIVER_TIME "__STARTDELIVERTIME"
+
 void send_properties_make(struct buffer *scratch, struct slice properties, struct slice cluster_tail, struct slice region_tail, bool drop_delay,
                           struct send_properties *out)
 {
@@ -37,6 +39,10 @@ void send_properties_make(struct buffer *scratch, struct slice properties, struc
             break;
         case 10:
             keep = memcmp(name.data, "MSG_REGION", 10) != 0;
+            break;
+        case sizeof DELIVER_TIME - 1:
+            if (memcmp(name.data, DELIVER_TIME, sizeof DELIVER_TIME - 1) == 0)
+                out->deliver_time = true;
             break;
         }
         if (keep)

@@ -10,6 +10,7 @@
 struct send_properties {
     struct slice delay; /* value of DELAY, data NULL when absent */
     bool half_message;  /* TRAN_MSG=true */
+    bool deliver_time;  /* __STARTDELIVERTIME is there: delay by any time, of other brokers */
     bool too_long;
     struct slice text; /* what is stored; in the scratch buffer */
 };

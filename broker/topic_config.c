@@ -37,6 +37,19 @@ struct topic_entry *topic_config_find(struct topic_config_table *table, struct s
     return entry;
 }
 
+struct topic_entry *topic_config_destination(struct broker *broker, struct slice name, int64_t physical_offset)
+{
+    struct topic_entry *entry = topic_config_find(broker->topics, name);
+    if (entry == NULL || entry->deleting)
+        return NULL;
+    if (entry->made_at == 0 && !entry->built_in) {
+        int64_t made_at = dledger_commit_log_physical_offset(broker->log, entry->incarnation);
+        /* No longer retained: then every record that still is came later. */
+        entry->made_at = made_at < 0 ? 0 : made_at;
+    }
+    return physical_offset < entry->made_at ? NULL : entry;
+}
+
 struct consume_queue *topic_config_queue(struct topic_entry *entry, struct message_store *store, int32_t queue_id)
 {
     if (queue_id < 0 || (uint32_t)queue_id >= TOPIC_CONFIG_QUEUES_MAX)

@@ -26,6 +26,7 @@ struct topic_entry {
     bool deleting;        /* leader: a record that deletes it is on its way; no send may follow it into the log */
 
     /* private */
+    int64_t made_at;            /* physical offset of that record, 0 = not looked up or not retained */
     struct topic_config preset; /* of a built-in topic */
     char *name;
     struct consume_queue **queues; /* opened lazily by topic_config_queue */
@@ -50,6 +51,9 @@ void topic_config_table_close(struct broker *broker);
 
 /* One hash; NULL when unknown. Valid until control returns to the loop. An entry that is `deleting` must not take sends (answer 17). */
 struct topic_entry *topic_config_find(struct topic_config_table *table, struct slice name);
+/* The topic that a record at this physical offset was sent to, under the name it carries: a delayed or half message may wait while its topic is deleted, and
+ * another of the same name is not its destination. NULL when it is gone or about to go. */
+struct topic_entry *topic_config_destination(struct broker *broker, struct slice name, int64_t physical_offset);
 /* Queue of the topic, opened (and made) at the first call; NULL when queue_id is negative or too large or the queue cannot be made. */
 struct consume_queue *topic_config_queue(struct topic_entry *entry, struct message_store *store, int32_t queue_id);
 

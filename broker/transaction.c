@@ -325,6 +325,10 @@ static void check_record(struct check_job *job, struct half *half, struct slice 
         drop(job, "its record cannot be read");
         return;
     }
+    if (topic_config_destination(broker, message_property(record.properties, "REAL_TOPIC"), record.physical_offset) == NULL) {
+        drop(job, "its topic is gone");
+        return;
+    }
     if (job->counted) {
         ask(job, half, &record);
         end_job(job);

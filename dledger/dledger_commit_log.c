@@ -601,6 +601,13 @@ void dledger_commit_log_state(const struct dledger_commit_log *log, struct dledg
     state->turn_us_max = log->turn_us_max;
 }
 
+int64_t dledger_commit_log_physical_offset(const struct dledger_commit_log *log, uint64_t index)
+{
+    uint64_t position, term;
+    uint32_t size;
+    return ledger_locate(&log->replica.ledger, index, &position, &size, &term) ? (int64_t)position + (int64_t)LEDGER_ENTRY_HEADER_SIZE : -1;
+}
+
 const uint8_t *dledger_commit_log_pin(struct dledger_commit_log *log, int64_t physical_offset, size_t size, struct mapped_file **pinned)
 {
     struct mapped_file_queue *data = &log->replica.ledger.data;

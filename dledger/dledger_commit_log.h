@@ -140,6 +140,8 @@ void dledger_commit_log_forward_answer(struct dledger_commit_log *log, uint64_t 
 /* Pins the segment that holds [physical_offset, +size) and gives its bytes; NULL when not committed or not retained. */
 const uint8_t *dledger_commit_log_pin(struct dledger_commit_log *log, int64_t physical_offset, size_t size, struct mapped_file **pinned);
 void dledger_commit_log_unpin(struct dledger_commit_log *log, struct mapped_file *pinned);
+/* Where the body of an entry lies; -1 when it is not in the log or no longer retained. */
+int64_t dledger_commit_log_physical_offset(const struct dledger_commit_log *log, uint64_t index);
 
 /* Hands leadership to the most advanced follower (or to the member named). 0, ERROR_NOT_LEADER, ERROR_NOT_FOUND. */
 int dledger_commit_log_transfer(struct dledger_commit_log *log, const char *to_id);

@@ -77,6 +77,111 @@ START_TEST(the_table)
 }
 END_TEST
 
+START_TEST(what_was_gathered_for_a_queue_that_goes_is_forgotten)
+{
+    commit(0, 5);
+    ck_assert_int_eq(commit_wait(1, 6), 0);
+    consumer_offset_commit(broker, G, SLICE_LITERAL("U"), 0, 7);
+    consumer_offset_commit(broker, SLICE_LITERAL("h"), SLICE_LITERAL("U"), 0, 8);
+    consumer_offset_remove_topic(broker->offsets, T);
+    consumer_offset_remove_group(broker->offsets, SLICE_LITERAL("h"));
+    commit(1, 9); /* of the topic's next life */
+    consumer_offset_flush(broker);
+    broker_state_commit(&state);
+    ck_assert_int_eq(done_calls, 1);
+    ck_assert_int_eq(done_code, 0);
+    ck_assert_int_eq(stored(0), -1);
+    ck_assert_int_eq(stored(1), 9);
+    ck_assert_int_eq(consumer_offset_find(broker->offsets, G, SLICE_LITERAL("U"), 0), 7);
+    ck_assert_int_eq(consumer_offset_find(broker->offsets, SLICE_LITERAL("h"), SLICE_LITERAL("U"), 0), -1);
+    /* All of it forgotten: those who wait are told none the less. */
+    ck_assert_int_eq(commit_wait(2, 6), 0);
+    consumer_offset_remove_topic(broker->offsets, T);
+    consumer_offset_flush(broker);
+    broker_state_commit(&state);
+    ck_assert_int_eq(done_calls, 2);
+    ck_assert_int_eq(stored(2), -1);
+}
+END_TEST
+
+START_TEST(what_was_gathered_under_another_leader_is_dropped)
+{
+    consumer_offset_role_changed(broker, 4, true);
+    commit(0, 5);
+    ck_assert_int_eq(commit_wait(1, 6), 0);
+    consumer_offset_role_changed(broker, 4, true);
+    ck_assert_int_eq(done_calls, 0);
+    consumer_offset_flush(broker);
+    ck_assert_uint_eq(state.appended, 1);
+    broker_state_commit(&state);
+    ck_assert_int_eq(done_code, 0);
+
+    commit(0, 7);
+    ck_assert_int_eq(commit_wait(1, 8), 0);
+    consumer_offset_role_changed(broker, 4, false);
+    ck_assert_int_eq(done_calls, 2);
+    ck_assert_int_eq(done_code, ERROR_LEADERSHIP_LOST);
+    consumer_offset_flush(broker);
+    commit(0, 9);
+    consumer_offset_role_changed(broker, 6, true);
+    consumer_offset_flush(broker);
+    ck_assert_uint_eq(state.appended, 1);
+    ck_assert_int_eq(stored(0), 5);
+}
+END_TEST
+
+static void reset(int32_t queue_id, int64_t offset, bool held)
+{
+    ck_assert_int_eq(consumer_offset_reset_wait(broker, G, T, queue_id, offset, held, on_done, &state), 0);
+    consumer_offset_flush(broker);
+    broker_state_commit(&state);
+    ck_assert_int_eq(stored(queue_id), offset);
+}
+
+static void commit_now(int32_t queue_id, int64_t offset)
+{
+    commit(queue_id, offset);
+    consumer_offset_flush(broker);
+    broker_state_commit(&state);
+}
+
+START_TEST(a_reset_is_not_undone_by_commits_from_before)
+{
+    for (int32_t queue_id = 0; queue_id < 4; queue_id++)
+        commit_now(queue_id, 100);
+    reset(0, 10, true);   /* back */
+    reset(1, 1000, true); /* ahead */
+    reset(2, 10, false);  /* nobody is connected */
+    reset(3, 10, true);
+    commit_now(0, 100);
+    commit_now(0, 130);
+    ck_assert_int_eq(commit_wait(0, 140), ERROR_EXISTS);
+    commit_now(1, 140);
+    ck_assert_int_eq(stored(0), 10);
+    ck_assert_int_eq(stored(1), 1000);
+    commit_now(2, 140);
+    ck_assert_int_eq(stored(2), 140);
+    /* Applied: from here on all commits count. */
+    commit_now(0, 12);
+    commit_now(0, 150);
+    commit_now(1, 1001);
+    commit_now(1, 5);
+    ck_assert_int_eq(stored(0), 150);
+    ck_assert_int_eq(stored(1), 5);
+    /* Never applied: the client has its way in the end. */
+    commit_now(3, 140);
+    ck_assert_int_eq(stored(3), 10);
+    broker_state_pass(&state, 30000);
+    commit_now(3, 140);
+    ck_assert_int_eq(stored(3), 140);
+    /* The newest reset counts. */
+    reset(3, 20, true);
+    reset(3, 500, true);
+    commit_now(3, 300);
+    ck_assert_int_eq(stored(3), 500);
+}
+END_TEST
+
 START_TEST(values_out_of_range_are_refused)
 {
     char longest[256];
@@ -230,6 +335,9 @@ int main(void)
     TCase *test = tcase_create("offsets");
     tcase_add_checked_fixture(test, set_up, tear_down);
     tcase_add_test(test, the_table);
+    tcase_add_test(test, what_was_gathered_for_a_queue_that_goes_is_forgotten);
+    tcase_add_test(test, what_was_gathered_under_another_leader_is_dropped);
+    tcase_add_test(test, a_reset_is_not_undone_by_commits_from_before);
     tcase_add_test(test, values_out_of_range_are_refused);
     tcase_add_test(test, commits_that_nobody_waits_for_share_a_record);
     tcase_add_test(test, going_back_while_a_record_is_on_its_way_is_no_repetition);

@@ -53,7 +53,11 @@ START_TEST(what_decides)
     ck_assert(slice_equal_text(made.delay, "3"));
     check_made("DELAY\0013\002a\001b", true, "a\001b\002" TAIL);
     ck_assert(slice_equal_text(made.delay, "3"));
-    ck_assert(!made.half_message);
+    ck_assert(!made.half_message && !made.deliver_time);
+    check_made("__STARTDELIVERTIME\0015", false, "__STARTDELIVERTIME\0015\002" TAIL);
+    ck_assert(made.deliver_time);
+    check_made("__STARTDELIVERTIMX\0015", false, "__STARTDELIVERTIMX\0015\002" TAIL);
+    ck_assert(!made.deliver_time);
     check_made("a\001b", false, "a\001b\002" TAIL);
     ck_assert_ptr_null(made.delay.data);
     check_made("TRAN_MSG\001true", false, "TRAN_MSG\001true\002" TAIL);
