@@ -8,7 +8,7 @@ import time
 
 import remoting
 from cluster import Cluster, check, wait_for
-from e2e import case, rounds
+from e2e import MODE, Skipped, case, rounds
 
 QUERY_OFFSET, UPDATE_OFFSET, ALL_TOPICS, HEART_BEAT, UNREGISTER, CONSUMER_LIST, NOTIFY, LOCK, UNLOCK, ALL_OFFSETS = 14, 15, 21, 34, 35, 38, 40, 41, 42, 43
 UPDATE_GROUP, ALL_GROUPS, TOPIC_STATS, DELETE_GROUP, CONSUME_STATS, DELETE_TOPIC = 200, 201, 202, 207, 208, 215
@@ -52,11 +52,11 @@ def ask_leader(cluster, code, ext, body=b"", seconds=15):
     return wait_for(f"an answer to {code}", seconds, attempt)[0]
 
 
-def heart_beat(connection, client, group, topic="T"):
+def heart_beat(connection, client, group, topic="T", model="CLUSTERING"):
     subscription = {"classFilterMode": False, "codeSet": [], "expressionType": "TAG", "subString": "*", "subVersion": 1, "tagsSet": [], "topic": topic}
     body = {"clientID": client, "producerDataSet": [],
             "consumerDataSet": [{"consumeFromWhere": "CONSUME_FROM_LAST_OFFSET", "consumeType": "CONSUME_PASSIVELY", "groupName": group,
-                                 "messageModel": "CLUSTERING", "subscriptionDataSet": [subscription], "unitMode": False}]}
+                                 "messageModel": model, "subscriptionDataSet": [subscription], "unitMode": False}]}
     answer = connection.request(HEART_BEAT, None, json.dumps(body).encode())
     check(answer.code == 0, f"heart-beat: {answer}")
 
@@ -137,6 +137,7 @@ def acknowledged_offsets_survive_kills():
 
 @case
 def offset_questions_are_never_answered_wrongly_without_a_leader():
+    """O6: the connection is closed; any answer but 0 and 22 would be read as "no offset"."""
     with Cluster() as cluster:
         cluster.create_topic("T", 1)
         leader = cluster.leader()
@@ -317,3 +318,176 @@ def tables_come_back_from_the_snapshot():
         wait_for("the wiped node to have the tables", 60, lambda: alike(cluster) == before)
         wait_for("its queues", 60, lambda: remoting.ask(cluster.broker(wiped), TOPIC_STATS, {"topic": "T19"}).body
                  == remoting.ask(cluster.broker(leader), TOPIC_STATS, {"topic": "T19"}).body)
+
+
+def queue_files(cluster, node):
+    """Path below the store -> bytes of every consume queue file, zeros at its end left out."""
+    root = os.path.join(cluster.folder, f"n{node}", "store", "consumequeue")
+    found = {}
+    for folder, _, names in os.walk(root):
+        for name in names:
+            with open(os.path.join(folder, name), "rb") as file:
+                content = file.read().rstrip(b"\0")
+            if content:
+                found[os.path.relpath(os.path.join(folder, name), root)] = content
+    return found
+
+
+@case
+def nothing_of_a_deleted_topic_remains():
+    """C12: no file, offset (gathered ones too), lock, delayed or half message, on any node; and the queues are rebuilt byte for byte."""
+    half = "TRAN_MSG\x01true\x02PGROUP\x01p\x02UNIQ_KEY\x01k"
+    with Cluster(settings=["messageDelayLevel=2s", "transactionTimeOut=300", "transactionCheckInterval=300"]) as cluster:
+        cluster.create_topic("T", 2)
+        cluster.create_topic("Other", 2)
+        leader = cluster.leader()
+        with remoting.Connection(cluster.broker(leader)) as client:
+            for number in range(40):
+                check(client.request(remoting.SEND_V2, remoting.send_fields(("T", "Other")[number % 2], number // 2 % 2), b"old %d" % number).code == 0, "send")
+            check(client.request(UPDATE_OFFSET, offset_fields("g", "T", 0, 10)).code == 0, "15")
+            check(locked(client.request(LOCK, None, lock_body("A", "g", [0, 1]))) == [0, 1], "41")
+            for topic in ("T", "Other"):
+                check(client.request(remoting.SEND_V2, remoting.send_fields(topic, 0, "DELAY\x011"), b"late of " + topic.encode()).code == 0, "delayed")
+                check(client.request(remoting.SEND_V2, {**remoting.send_fields(topic, 0, half), "f": 4}, b"half").code == 0, "half")
+            # Gathered when the deletion is applied: it would come behind it.
+            client.send(UPDATE_OFFSET, offset_fields("g", "T", 1, 9), oneway=True)
+            check(client.request(DELETE_TOPIC, {"topic": "T"}).code == 0, "215")
+            for node in range(3):
+                folder = os.path.join(cluster.folder, f"n{node}", "store", "consumequeue", "T")
+                wait_for(f"the files of node {node} to go", 5, lambda folder=folder: not os.path.exists(folder))
+            cluster.create_topic("T", 2)
+            answer = client.request(remoting.SEND_V2, remoting.send_fields("T", 1), b"new")
+            check(answer.code == 0 and answer.ext["queueOffset"] == "0", f"the first of the new topic: {answer}")
+            check(locked(client.request(LOCK, None, lock_body("B", "g", [0, 1]))) == [0, 1], "a lock of the old topic")
+            wait_for("the delayed message of the other topic", 10, lambda: b"late of Other" in [
+                record.body for record in remoting.read_queue(client, "Other", 0)])
+            time.sleep(0.5)
+            found = [record.body for queue in range(2) for record in remoting.read_queue(client, "T", queue)]
+            check(found == [b"new"], f"in the new topic: {found}")
+            check(int(client.request(remoting.MAX_OFFSET, {"topic": "T", "queueId": 0}).ext["offset"]) == 0, "queue 0 of the new topic")
+        table, _ = wait_for("equal tables", 5, lambda: alike(cluster))
+        check("T@g" not in table["offsets"]["offsetTable"], f"offsets of the old topic: {table['offsets']}")
+        log = cluster.output(leader)
+        check("delay level 1: message at offset 0 is discarded: its topic is gone" in log, "the delayed message was not discarded")
+        cluster.stop()
+        files = [queue_files(cluster, node) for node in range(3)]
+        check(files[0] == files[1] == files[2], "the nodes' queues differ")
+        check(files[0] and [path for path in files[0] if path.startswith("T/")] == [path for path in files[0] if path.startswith("T/1/")],
+              f"{sorted(files[0])}")
+        for node in range(3):
+            shutil.rmtree(os.path.join(cluster.folder, f"n{node}", "store", "consumequeue"))
+        cluster.start()
+        for node in range(3):
+            wait_for("the queues to be there again", 20, lambda node=node: b'"maxOffset":1' in remoting.ask(cluster.broker(node), TOPIC_STATS,
+                                                                                                      {"topic": "T"}).body)
+        cluster.stop()
+        again = [queue_files(cluster, node) for node in range(3)]
+        for node in range(3):
+            different = sorted(path for path in set(again[node]) | set(files[node]) if again[node].get(path) != files[node].get(path))
+            check(not different, f"node {node}: rebuilt otherwise than they were: {different}")
+        cluster.start()
+
+
+@case
+def members_are_told_of_changes_at_once():
+    """NOTIFY_CONSUMER_IDS_CHANGED after a member came, went, left, or changed its topics; not where a group does not want it."""
+    with Cluster(nodes=1) as cluster:
+        cluster.create_topic("T", 2)
+        cluster.create_topic("U", 2)
+        address = cluster.broker(0)
+        took = []
+        with remoting.Connection(address) as first:
+            heart_beat(first, "1.1.1.1@1", "g")
+            time.sleep(0.7)  # the notice that follows the retry topic
+
+            def told(what, change):
+                first.receive_some(0.05)
+                raw_requests(first)
+                begin = time.monotonic()
+                change()
+                while (NOTIFY, "g") not in raw_requests(first):
+                    check(time.monotonic() - begin < 5, f"nobody was told: {what}")
+                    first.receive_some(1.0)
+                took.append((time.monotonic() - begin) * 1000)
+                time.sleep(0.05)
+            for _ in range(5):
+                second = remoting.Connection(address)
+                told("a member came", lambda: heart_beat(second, "2.2.2.2@2", "g"))  # pylint: disable=cell-var-from-loop
+                told("other topics", lambda: heart_beat(second, "2.2.2.2@2", "g", topic="U"))  # pylint: disable=cell-var-from-loop
+                told("its topics again", lambda: heart_beat(second, "2.2.2.2@2", "g", topic="T"))  # pylint: disable=cell-var-from-loop
+                told("a member left", lambda: second.request(UNREGISTER, {"clientID": "2.2.2.2@2", "consumerGroup": "g"}))  # pylint: disable=cell-var-from-loop
+                told("it came back", lambda: heart_beat(second, "2.2.2.2@2", "g"))  # pylint: disable=cell-var-from-loop
+                told("its connection closed", second.close)
+            took.sort()
+            check(took[len(took) * 9 // 10] < 100, f"told after {[round(ms) for ms in took]} ms")
+            check(first.request(UPDATE_GROUP, None, b'{"groupName":"g","notifyConsumerIdsChangedEnable":false}').code == 0, "200")
+            raw_requests(first)
+            with remoting.Connection(address) as second:
+                heart_beat(second, "2.2.2.2@2", "g")
+                first.receive_some(0.4)
+                check((NOTIFY, "g") not in raw_requests(first), "told though the group does not want it")
+        return f"{len(took)} changes, told after {took[-1]:.0f} ms at most"
+
+
+@case
+def group_switches_take_effect():
+    """consumeEnable and consumeBroadcastEnable, changed by an operator while consumers pull."""
+    with Cluster() as cluster:
+        cluster.create_topic("T", 1)
+        check(cluster.send("T", 0, b"m").code == 0, "send")
+        leader = cluster.leader()
+        follower = (leader + 1) % 3
+        with remoting.Connection(cluster.broker(leader)) as client, remoting.Connection(cluster.broker(follower)) as admin:
+            heart_beat(client, "1.1.1.1@1", "g", model="BROADCASTING")
+            by_text = remoting.pull_fields("T", 0, 0, group="g")
+            by_heart_beat = {**by_text, "sysFlag": 0, "subscription": None, "subVersion": 0}
+
+            def pull(fields=by_text):
+                return client.request(remoting.PULL, fields)
+
+            def switch(**settings):
+                answer = admin.request(UPDATE_GROUP, None, json.dumps({"groupName": "g", **settings}).encode())
+                check(answer.code == 0, f"200: {answer}")
+            check(pull().code == 0 and pull(by_heart_beat).code == 0, "pull")
+            switch(consumeEnable=False)
+            answer = pull()
+            check(answer.code == 16 and answer.remark == "subscription group no permission, g", f"consumeEnable=false: {answer}")
+            switch(consumeEnable=True, consumeBroadcastEnable=False)
+            answer = pull(by_heart_beat)
+            check(answer.code == 16 and "can not consume by broadcast way" in answer.remark, f"consumeBroadcastEnable=false: {answer}")
+            check(admin.request(UPDATE_GROUP, None, b'{"groupName":"g"}').code == 0, "200")
+            check(pull(by_heart_beat).code == 0, "the defaults again")
+            switch(consumeEnable=False)
+        # The switch is in the log.
+        cluster.kill(leader)
+        cluster.leader(but=leader)
+        answer = ask_any(cluster, remoting.PULL, by_text)
+        check(answer.code == 16, f"after the failover: {answer}")
+
+
+def ask_any(cluster, code, ext):
+    with remoting.Connection(cluster.broker(cluster.leader())) as client:
+        return client.request(code, ext)
+
+
+@case
+def a_lock_of_a_client_that_is_gone():
+    """Free 30 s after its last renewal, and not before: the client trusts it that long."""
+    if MODE != "full":
+        raise Skipped("takes half a minute: --full")
+    with Cluster() as cluster:
+        cluster.create_topic("T", 1)
+        address = cluster.broker(cluster.leader())
+        with remoting.Connection(address) as other:
+            with remoting.Connection(address) as owner:
+                heart_beat(owner, "A", "g")
+                check(locked(owner.request(LOCK, None, lock_body("A", "g", [0]))) == [0], "A locks")
+                time.sleep(2)
+                check(locked(owner.request(LOCK, None, lock_body("A", "g", [0]))) == [0], "A renews")
+                renewed = time.monotonic()
+            while locked(other.request(LOCK, None, lock_body("B", "g", [0]))) == []:
+                check(time.monotonic() - renewed < 40, "never free")
+                time.sleep(0.1)
+            took = time.monotonic() - renewed
+            check(29.9 < took < 31.5, f"free after {took:.1f} s")
+        return f"free after {took:.1f} s"

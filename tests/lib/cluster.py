@@ -215,9 +215,9 @@ class Load(threading.Thread):
     A message without an acknowledgement (connection lost, refused, no answer) may be stored once or not at all.
     """
 
-    def __init__(self, cluster, topic, queues, window=32, size=200):
+    def __init__(self, cluster, topic, queues, window=32, size=200, pause=0.0):
         super().__init__(daemon=True)
-        self.cluster, self.topic, self.queues, self.window, self.size = cluster, topic, queues, window, size
+        self.cluster, self.topic, self.queues, self.window, self.size, self.pause = cluster, topic, queues, window, size, pause
         self.acknowledged = {}  # sequence -> (queue, offset)
         self.unknown = set()
         self.refusals = collections.Counter()
@@ -255,6 +255,8 @@ class Load(threading.Thread):
                         self.unknown.add(sequence)
                         opaque = connection.send(remoting.SEND_V2, remoting.send_fields(self.topic, queue), body_of(sequence, self.size))
                         pending[opaque] = sequence, queue
+                        if self.pause:
+                            time.sleep(self.pause)
                     connection.receive_some(0.2)
                     for answer in connection.frames():
                         sequence, queue = pending.pop(answer.opaque)

@@ -196,6 +196,7 @@ class Record:
         at += 48 + (20 if self.sys_flag & 0x10 else 8)
         (self.store_ms,) = struct.unpack_from(">q", data, at)
         at += 8 + (20 if self.sys_flag & 0x20 else 8)
+        (self.store_port,) = struct.unpack_from(">i", data, at - 4)
         self.reconsume_times, self.prepared, size = struct.unpack_from(">iqi", data, at)
         at += 16
         self.body = data[at:at + size]

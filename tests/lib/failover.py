@@ -1,0 +1,90 @@
+"""Kills of the leader, and where in the life of a message each one fell."""
+import os
+import signal
+import threading
+import time
+
+import remoting
+from cluster import check, wait_for
+
+
+class Death:
+    """One kill -9: when the followers stopped (if they did) and when the leader died, in Unix ms; the latter on the monotonic clock too."""
+
+    def __init__(self, node):
+        self.node = node
+        self.stopped_ms = self.died_ms = self.died = 0.0
+
+    def caught(self, due_ms, stored_ms):
+        """Due before the kill and not committed then: what was stored while the followers stood still lay with the leader alone."""
+        return due_ms < self.died_ms and stored_ms >= self.stopped_ms
+
+
+def kill_leader(cluster, node, frozen=None):
+    """frozen: seconds for which its followers stand still before, so that what falls due or is decided lies with the leader alone when it dies."""
+    death, pid = Death(node), cluster.pid(node)
+    others = [] if frozen is None else [cluster.pid(i) for i in range(cluster.nodes) if i != node]
+    try:
+        for other in others:
+            os.kill(other, signal.SIGSTOP)
+        death.stopped_ms = time.time() * 1000
+        if frozen is not None:
+            time.sleep(frozen)
+        os.kill(pid, signal.SIGKILL)
+        death.died_ms, death.died = time.time() * 1000, time.monotonic()
+    finally:
+        for other in others:
+            os.kill(other, signal.SIGCONT)
+    return death
+
+
+def kill_while(cluster, node, after, frozen, run):
+    """Kills in `after` seconds; run() goes on meanwhile and must last longer."""
+    deaths = []
+    killer = threading.Timer(after, lambda: deaths.append(kill_leader(cluster, node, frozen)))
+    killer.start()
+    run()
+    killer.join()
+    check(deaths, "the leader could not be killed")
+    return deaths[0]
+
+
+def answers(cluster, node):
+    """The node takes part: it answers a question that only the leader can answer."""
+    try:
+        return remoting.ask(cluster.broker(node), remoting.MAX_OFFSET, {"topic": "SELF_TEST_TOPIC", "queueId": 0}, timeout=1.0).code == 0
+    except OSError:
+        return False
+
+
+def bring_back(cluster, node):
+    cluster.restart(node)
+    wait_for(f"node {node} to be back", 15, lambda: answers(cluster, node))
+
+
+def leader_connection(cluster, timeout=3.0):
+    """To the leader, as soon as there is one."""
+    def attempt():
+        address = remoting.leader_address(cluster.namesrv_addr)
+        try:
+            return None if address is None else remoting.Connection(address, timeout)
+        except OSError:
+            return None
+    return wait_for("a connection to the leader", 15, attempt)[0]
+
+
+def insist(cluster, code, ext, body=b"", seconds=15):
+    """The leader's answer, whoever leads by now: asked again while there is none, or while the answer is "not now"."""
+    def attempt():
+        try:
+            with leader_connection(cluster) as connection:
+                answer = connection.request(code, ext, body, timeout=1.0)
+        except OSError:
+            return None
+        return None if answer.code == 14 else answer
+    return wait_for(f"an answer to request {code}", seconds, attempt)[0]
+
+
+def enough(count, kills, what):
+    """A test of this kind counts only when at least half of its kills fell into the window that it is about."""
+    check(count * 2 >= kills, f"only {count} of {kills} kills fell {what}: this run shows nothing")
