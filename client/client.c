@@ -12,6 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "client/request_reply.h"
+#include "client/transaction_check.h"
+#include "proto/request_code.h"
+
 /* --- errors ---- */
 
 static const struct {
@@ -29,6 +33,7 @@ static const struct {
     [LEDGERMQ_BUSY] = {LEDGERMQ_BUSY, "limit reached"},
     [LEDGERMQ_STOPPED] = {LEDGERMQ_STOPPED, "stopped"},
     [LEDGERMQ_NOT_FOUND] = {LEDGERMQ_NOT_FOUND, "not found"},
+    [LEDGERMQ_FORBIDDEN] = {LEDGERMQ_FORBIDDEN, "forbidden by a hook"},
 };
 
 const char *ledgermq_code_text(int code)
@@ -174,6 +179,10 @@ int ledgermq_client_new(const struct ledgermq_client_options *given, struct ledg
     rv = ERROR_INVALID;
     if (count == 0)
         goto free_client;
+    if (namespace_validate(options->name_space, &error) != 0)
+        goto free_client;
+    snprintf(client->name_space, sizeof client->name_space, "%s",
+             options->name_space == NULL ? "" : options->name_space);
     client->call_timeout_ms = or_default(options->call_timeout_ms, defaults.call_timeout_ms);
     client->heartbeat_ms = or_default(options->heartbeat_ms, defaults.heartbeat_ms);
     client->heartbeat.run = client_group_heartbeat;
@@ -185,6 +194,8 @@ int ledgermq_client_new(const struct ledgermq_client_options *given, struct ledg
                              &error);
     if (rv != 0)
         goto destroy_lock;
+    remoting_client_handle(client->remoting, REQUEST_CHECK_TRANSACTION_STATE, transaction_check_take, client);
+    remoting_client_handle(client->remoting, REQUEST_PUSH_REPLY_MESSAGE_TO_CLIENT, request_reply_take, client);
     remoting_client_watch(client->remoting, client_group_greet_again, client);
     struct route_table_options routes = {
         .name_servers = servers,

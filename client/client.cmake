@@ -1,5 +1,8 @@
 # libledgermq, static and shared, and mqadmin. ledgermq_client holds both the library and mqadmin's commands, for mqadmin and the tests.
 find_package(ZLIB REQUIRED)
+pkg_check_modules(LZ4 REQUIRED IMPORTED_TARGET liblz4)
+pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
+set(CLIENT_LIBRARIES PkgConfig::UV ZLIB::ZLIB PkgConfig::LZ4 PkgConfig::ZSTD Threads::Threads)
 file(GLOB CLIENT_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/client/*.c)
 file(GLOB ADMIN_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/client/admin/*.c)
 list(FILTER ADMIN_SOURCES EXCLUDE REGEX "/main_[a-z_]+\\.c$")
@@ -7,18 +10,18 @@ list(FILTER ADMIN_SOURCES EXCLUDE REGEX "/main_[a-z_]+\\.c$")
 # Only what ledgermq.h marks is visible to programs that link the shared library.
 add_library(ledgermq_client_objects OBJECT ${CLIENT_SOURCES})
 target_compile_options(ledgermq_client_objects PRIVATE -fvisibility=hidden)
-target_link_libraries(ledgermq_client_objects PUBLIC ledgermq_proto PkgConfig::UV ZLIB::ZLIB Threads::Threads)
+target_link_libraries(ledgermq_client_objects PUBLIC ledgermq_proto ${CLIENT_LIBRARIES})
 
 add_library(ledgermq_client STATIC $<TARGET_OBJECTS:ledgermq_client_objects> ${ADMIN_SOURCES})
-target_link_libraries(ledgermq_client PUBLIC ledgermq_proto PkgConfig::UV ZLIB::ZLIB Threads::Threads)
+target_link_libraries(ledgermq_client PUBLIC ledgermq_proto ${CLIENT_LIBRARIES})
 
 add_library(ledgermq_shared SHARED $<TARGET_OBJECTS:ledgermq_client_objects>)
-target_link_libraries(ledgermq_shared PRIVATE ledgermq_proto PkgConfig::UV ZLIB::ZLIB Threads::Threads)
+target_link_libraries(ledgermq_shared PRIVATE ledgermq_proto ${CLIENT_LIBRARIES})
 target_link_options(ledgermq_shared PRIVATE -Wl,--exclude-libs,ALL)
 set_target_properties(ledgermq_shared PROPERTIES OUTPUT_NAME ledgermq VERSION ${PROJECT_VERSION} SOVERSION 0
   LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 
-# Holds what it needs of proto, so that it can be linked alone (with -luv -lz and proto's own libraries).
+# Holds what it needs of proto, so that it can be linked alone (with -luv -lz -llz4 -lzstd and proto's own libraries).
 add_library(ledgermq_static STATIC $<TARGET_OBJECTS:ledgermq_client_objects> $<TARGET_OBJECTS:ledgermq_proto>)
 set_target_properties(ledgermq_static PROPERTIES OUTPUT_NAME ledgermq ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib LINKER_LANGUAGE C)
 

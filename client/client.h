@@ -5,6 +5,7 @@
 
 #include "client/ledgermq.h"
 #include "client/message_client_id_setter.h"
+#include "client/namespace_util.h"
 #include "client/remoting_client.h"
 #include "client/route.h"
 #include "proto/heartbeat_data.h"
@@ -14,12 +15,14 @@
 
 struct client_group;
 struct client_seen;
+struct request_future;
 
 struct ledgermq_client {
     struct remoting_client *remoting;
     struct route_table *routes;
     struct message_client_id_setter ids;
     char id[320];
+    char name_space[NAMESPACE_MAX + 1]; /* "" none */
     int call_timeout_ms;
     int heartbeat_ms;
 
@@ -30,6 +33,8 @@ struct ledgermq_client {
     /* loop thread only */
     struct client_group *groups; /* that heart-beats announce */
     struct client_seen *seen;    /* addresses that got one in this period */
+    struct request_future *requests; /* that wait for a reply, by correlation id */
+    int64_t reply_route_again_ms;    /* before then the reply topic's route is not asked for again */
     struct remoting_delay heartbeat;
     bool stopping;
 };

@@ -1,14 +1,17 @@
-/* The producer: what ledgermq_send() and its relatives do on the caller's thread (DefaultMQProducer 4.9.8). */
+/* The producer: what ledgermq_send() and its relatives do on the caller's thread (DefaultMQProducer 4.9.8).
+ */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "client/producer_message.h"
+#include "client/namespace_util.h"
+#include "client/request_reply.h"
 #include "client/send.h"
+#include "client/transaction_check.h"
 #include "proto/response_code.h"
 #include "proto/topic_validator.h"
 
-#define COMPRESSION_TYPE_ZLIB 0x300
+#define COMPRESSION_LEVEL 5
 
 const char *ledgermq_send_status_text(int status)
 {
@@ -17,179 +20,103 @@ const char *ledgermq_send_status_text(int status)
     return status >= 0 && status < 4 ? names[status] : "UNKNOWN";
 }
 
-static int charge(struct ledgermq_producer *producer, size_t bytes, struct ledgermq_error *error)
+int ledgermq_send_messages(struct ledgermq_producer *producer, const struct ledgermq_message *messages, size_t count,
+                           const struct ledgermq_send_options *options, struct ledgermq_send_result *result,
+                           struct ledgermq_error *error)
 {
-    int rv = LEDGERMQ_OK;
-    uv_mutex_lock(&producer->lock);
-    if (producer->closing)
-        rv = client_error_text(error, LEDGERMQ_STOPPED, 0, "the producer is being freed");
-    else if (producer->waiting >= producer->options.max_waiting)
-        rv =
-            client_error_text(error, LEDGERMQ_BUSY, 0,
-                              "%zu sends are unanswered (max_waiting): wait for their call backs", producer->waiting);
-    else if (producer->waiting > 0 && producer->waiting_bytes + bytes > producer->options.max_waiting_bytes)
-        rv = client_error_text(error, LEDGERMQ_BUSY, 0,
-                               "%zu bytes of sends are unanswered (max_waiting_bytes): wait for their call backs",
-                               producer->waiting_bytes);
-    if (rv == LEDGERMQ_OK) {
-        producer->waiting++;
-        producer->waiting_bytes += bytes;
-    }
-    uv_mutex_unlock(&producer->lock);
-    return rv;
+    struct send_wish wish = {.messages = messages, .count = count, .options = options};
+    return send_and_wait(producer, &wish, result, error);
 }
 
-/* Copies all that a send needs into one block and posts it. */
-static int post(struct ledgermq_producer *producer, const struct ledgermq_message *message,
-                const struct ledgermq_queue *queue, bool oneway, ledgermq_send_done done, void *context,
-                struct ledgermq_error *error)
+int ledgermq_send_messages_async(struct ledgermq_producer *producer, const struct ledgermq_message *messages,
+                                 size_t count, const struct ledgermq_send_options *options, ledgermq_send_done done,
+                                 void *context, struct ledgermq_error *error)
 {
-    int rv = producer_message_check(message, producer->options.max_body_size, error);
-    if (rv != LEDGERMQ_OK)
-        return rv;
-    if (queue != NULL && (queue->queue_id < 0 || queue->broker_name[0] == '\0'))
-        return client_error_text(error, LEDGERMQ_INVALID, 0, "the queue has no broker name or a negative id");
-    char id[MESSAGE_ID_TEXT_MAX];
-    struct buffer properties;
-    int64_t now = client_clock_ms();
-    message_client_id_setter_make(&producer->client->ids, now, id);
-    buffer_init(&properties, 0);
-    producer_message_properties(&properties, message, id);
-    size_t body_size = message->body_size;
-    void *compressed =
-        body_size >= producer->options.compress_over ? producer_message_compress(message->body, &body_size) : NULL;
-    size_t topic_size = strlen(message->topic) + 1, queue_size = queue == NULL ? 0 : sizeof *queue;
-    size_t total = sizeof(struct send) + queue_size + topic_size + properties.size + body_size;
-    rv = LEDGERMQ_INVALID;
-    if (properties.size > MESSAGE_PROPERTIES_MAX) {
-        client_error_text(error, rv, RESPONSE_MESSAGE_ILLEGAL, "the properties have %zu bytes, %u are the most",
-                          properties.size, MESSAGE_PROPERTIES_MAX);
-        goto free_parts;
-    }
-    struct send *send = properties.failed ? NULL : malloc(total);
-    rv = LEDGERMQ_NO_MEMORY;
-    if (send == NULL) {
-        client_error_text(error, rv, 0, "no memory for a message of %zu bytes", total);
-        goto free_parts;
-    }
-    rv = charge(producer, total, error);
-    if (rv != LEDGERMQ_OK) {
-        free(send);
-        goto free_parts;
-    }
-    *send = (struct send){
-        .task.run = send_start,
-        .call.done = send_answered,
-        .producer = producer,
-        .done = done,
-        .context = context,
-        .oneway = oneway,
-        .deadline_ms = (int64_t)(uv_hrtime() / 1000000) + producer->options.send_timeout_ms,
-        .flag = message->flag,
-        .sys_flag = compressed != NULL ? MESSAGE_COMPRESSED | COMPRESSION_TYPE_ZLIB : 0,
-        .born_timestamp_ms = now,
-        .charged = total,
-    };
-    send->call.context = send;
-    memcpy(send->message_id, id, sizeof send->message_id);
-    /* The queue goes first: text is aligned for it. */
-    char *at = send->text;
-    if (queue != NULL) {
-        send->wanted = memcpy(at, queue, sizeof *queue);
-        at += sizeof *queue;
-    }
-    send->topic = memcpy(at, message->topic, topic_size);
-    at += topic_size;
-    send->properties = slice_of(memcpy(at, properties.data, properties.size), properties.size);
-    at += properties.size;
-    send->body = slice_of(memcpy(at, compressed != NULL ? compressed : message->body, body_size), body_size);
-    remoting_client_post(producer->client->remoting, &send->task);
-    rv = LEDGERMQ_OK;
-
-free_parts:
-    free(compressed);
-    buffer_close(&properties);
-    return rv;
+    struct send_wish wish = {.messages = messages,
+                             .count = count,
+                             .options = options,
+                             .mode = LEDGERMQ_ASYNC,
+                             .done = done,
+                             .context = context};
+    if (done == NULL)
+        return client_error_text(error, LEDGERMQ_INVALID, 0, "an asynchronous send needs a call back");
+    return send_post(producer, &wish, error);
 }
-_Static_assert(_Alignof(struct ledgermq_queue) <= _Alignof(int32_t) &&
-                   offsetof(struct send, text) % _Alignof(struct ledgermq_queue) == 0,
-               "a queue must fit where struct send's texts begin");
 
-struct sync_send {
-    struct ledgermq_send_result *result;
-    struct ledgermq_error *error;
-    int code;
-    uv_sem_t done;
-};
-
-static void sync_done(void *context, const struct ledgermq_send_result *result, const struct ledgermq_error *error)
+int ledgermq_send_messages_oneway(struct ledgermq_producer *producer, const struct ledgermq_message *messages,
+                                  size_t count, const struct ledgermq_send_options *options,
+                                  struct ledgermq_error *error)
 {
-    struct sync_send *sync = context;
-    if (result != NULL && sync->result != NULL)
-        *sync->result = *result;
-    if (error != NULL && sync->error != NULL)
-        *sync->error = *error;
-    sync->code = error == NULL ? LEDGERMQ_OK : error->code;
-    uv_sem_post(&sync->done);
+    struct send_wish wish = {.messages = messages, .count = count, .options = options, .mode = LEDGERMQ_ONEWAY};
+    return send_post(producer, &wish, error);
+}
+
+int ledgermq_send(struct ledgermq_producer *producer, const struct ledgermq_message *message,
+                  struct ledgermq_send_result *result, struct ledgermq_error *error)
+{
+    return ledgermq_send_messages(producer, message, 1, NULL, result, error);
 }
 
 int ledgermq_send_to(struct ledgermq_producer *producer, const struct ledgermq_message *message,
                      const struct ledgermq_queue *queue, struct ledgermq_send_result *result,
                      struct ledgermq_error *error)
 {
-    struct sync_send sync = {.result = result, .error = error};
-    if (remoting_client_on_loop(producer->client->remoting))
-        return client_error_text(error, LEDGERMQ_INVALID, 0,
-                                 "a call back may not wait for a send: use ledgermq_send_async");
-    if (uv_sem_init(&sync.done, 0) != 0)
-        return client_error_text(error, LEDGERMQ_NO_MEMORY, 0, "out of memory");
-    int rv = post(producer, message, queue, false, sync_done, &sync, error);
-    if (rv == LEDGERMQ_OK) {
-        uv_sem_wait(&sync.done);
-        rv = sync.code;
-    }
-    uv_sem_destroy(&sync.done);
-    return rv;
+    struct ledgermq_send_options options = {.queue = queue};
+    return ledgermq_send_messages(producer, message, 1, &options, result, error);
 }
 
-int ledgermq_send(struct ledgermq_producer *producer, const struct ledgermq_message *message,
-                  struct ledgermq_send_result *result, struct ledgermq_error *error)
+int ledgermq_send_select(struct ledgermq_producer *producer, const struct ledgermq_message *message,
+                         ledgermq_queue_selector selector, void *argument, struct ledgermq_send_result *result,
+                         struct ledgermq_error *error)
 {
-    return ledgermq_send_to(producer, message, NULL, result, error);
+    struct ledgermq_send_options options = {.selector = selector, .selector_argument = argument};
+    return ledgermq_send_messages(producer, message, 1, &options, result, error);
 }
 
 int ledgermq_send_async(struct ledgermq_producer *producer, const struct ledgermq_message *message,
                         const struct ledgermq_queue *queue, ledgermq_send_done done, void *context,
                         struct ledgermq_error *error)
 {
-    if (done == NULL)
-        return client_error_text(error, LEDGERMQ_INVALID, 0, "an asynchronous send needs a call back");
-    return post(producer, message, queue, false, done, context, error);
+    struct ledgermq_send_options options = {.queue = queue};
+    return ledgermq_send_messages_async(producer, message, 1, &options, done, context, error);
 }
 
 int ledgermq_send_oneway(struct ledgermq_producer *producer, const struct ledgermq_message *message,
                          struct ledgermq_error *error)
 {
-    return post(producer, message, NULL, true, NULL, NULL, error);
+    return ledgermq_send_messages_oneway(producer, message, 1, NULL, error);
 }
 
 int ledgermq_publish_queues(struct ledgermq_producer *producer, const char *topic, struct ledgermq_queue **queues,
                             size_t *count, struct ledgermq_error *public_error)
 {
     struct error error = {0};
+    char name[NAMESPACED_NAME_MAX];
     if (topic_validate(slice_of_text(topic), &error) != 0)
         return client_error(public_error, ERROR_INVALID, 0, &error);
-    int rv = client_queues(producer->client, topic, true, producer->options.create_topic_key,
+    if (remoting_client_on_loop(producer->client->remoting))
+        return client_error_text(public_error, LEDGERMQ_INVALID, 0,
+                                 "this function waits, so a call back may not call it");
+    namespace_wrap(producer->client->name_space, topic, name);
+    int rv = client_queues(producer->client, name, true, producer->options.create_topic_key,
                            producer->options.queues_of_new_topic, queues, count, &error);
     if (rv == ERROR_NOT_FOUND)
         return client_error_text(public_error, LEDGERMQ_NO_ROUTE, RESPONSE_TOPIC_NOT_EXIST, "%s", error.message);
-    return rv == 0 ? LEDGERMQ_OK : client_error(public_error, rv, 0, &error);
+    if (rv != 0)
+        return client_error(public_error, rv, 0, &error);
+    for (size_t i = 0; i < *count; i++)
+        snprintf((*queues)[i].topic, sizeof(*queues)[i].topic, "%s", topic);
+    return LEDGERMQ_OK;
 }
 
 void ledgermq_queues_free(struct ledgermq_queue *queues)
 {
     free(queues);
 }
+
+static const int standard_retry_codes[] = {RESPONSE_SYSTEM_ERROR,  RESPONSE_SERVICE_NOT_AVAILABLE,
+                                           RESPONSE_NO_PERMISSION, RESPONSE_TOPIC_NOT_EXIST,
+                                           RESPONSE_NO_BUYER_ID,   RESPONSE_NOT_IN_CURRENT_UNIT};
 
 void ledgermq_producer_options_init(struct ledgermq_producer_options *options)
 {
@@ -203,7 +130,79 @@ void ledgermq_producer_options_init(struct ledgermq_producer_options *options)
         .max_body_size = 4u * 1024 * 1024,
         .max_waiting = 65536,
         .max_waiting_bytes = 128u * 1024 * 1024,
+        .compression = LEDGERMQ_ZLIB,
+        .compression_level = COMPRESSION_LEVEL,
     };
+}
+
+static int check_options(const struct ledgermq_producer_options *options, const char *group, struct error *error)
+{
+    if (group_validate(slice_of_text(group), error) != 0)
+        return ERROR_INVALID;
+    if (topic_validate(slice_of_text(options->create_topic_key), error) != 0)
+        return ERROR_INVALID;
+    if (options->send_timeout_ms <= 0 || options->retries < 0 || options->queues_of_new_topic <= 0 ||
+        options->max_waiting == 0)
+        return error_set(error, ERROR_INVALID,
+                         "producer options: time-out, queues and max_waiting must be above 0, retries not negative");
+    if (options->compression < LEDGERMQ_ZLIB || options->compression > LEDGERMQ_ZSTD)
+        return error_set(error, ERROR_INVALID,
+                         "producer options: compression %d is none of enum ledgermq_compression",
+                         options->compression);
+    int most = options->compression == LEDGERMQ_ZSTD ? 22 : 9;
+    if (options->compression_level < 1 || options->compression_level > most)
+        return error_set(error, ERROR_INVALID, "producer options: compression_level %d is not from 1 to %d",
+                         options->compression_level, most);
+    for (size_t i = 0; i < options->check_forbidden_hook_count; i++)
+        if (options->check_forbidden_hooks[i].allows == NULL)
+            return error_set(error, ERROR_INVALID, "producer options: check-forbidden hook %zu has no function", i);
+    if (options->transaction_listener != NULL &&
+        (options->transaction_listener->execute == NULL || options->transaction_listener->check == NULL))
+        return error_set(error, ERROR_INVALID, "producer options: a transaction listener needs execute and check");
+    return 0;
+}
+
+/* Heap copy of a list; false when memory is short. An empty one becomes NULL. */
+static bool copy_list(const void **list, size_t count, size_t size)
+{
+    void *copy = count == 0 || *list == NULL ? NULL : malloc(count * size);
+    bool good = copy != NULL || count == 0 || *list == NULL;
+    if (copy != NULL)
+        memcpy(copy, *list, count * size);
+    *list = copy;
+    return good;
+}
+
+/* Makes what the options point to the producer's own. On failure producer_options_close() frees what there
+ * is. */
+static bool take_options(struct ledgermq_producer *producer, const char *group)
+{
+    struct ledgermq_producer_options *options = &producer->options;
+    const void *codes = options->retry_response_codes, *sends = options->send_hooks,
+               *checks = options->check_forbidden_hooks, *listener = options->transaction_listener;
+    options->group = strdup(options->group);
+    options->create_topic_key = strdup(options->create_topic_key);
+    producer->group = strdup(group);
+    bool good = copy_list(&codes, options->retry_response_code_count, sizeof *options->retry_response_codes);
+    good &= copy_list(&sends, options->send_hook_count, sizeof *options->send_hooks);
+    good &= copy_list(&checks, options->check_forbidden_hook_count, sizeof *options->check_forbidden_hooks);
+    good &= copy_list(&listener, 1, sizeof *options->transaction_listener);
+    options->retry_response_codes = codes;
+    options->send_hooks = sends;
+    options->check_forbidden_hooks = checks;
+    options->transaction_listener = listener;
+    return good && options->group != NULL && options->create_topic_key != NULL && producer->group != NULL;
+}
+
+static void options_close(struct ledgermq_producer *producer)
+{
+    free((void *)(uintptr_t)producer->options.group);
+    free((void *)(uintptr_t)producer->options.create_topic_key);
+    free((void *)(uintptr_t)producer->options.retry_response_codes);
+    free((void *)(uintptr_t)producer->options.send_hooks);
+    free((void *)(uintptr_t)producer->options.check_forbidden_hooks);
+    free((void *)(uintptr_t)producer->options.transaction_listener);
+    free(producer->group);
 }
 
 int ledgermq_producer_new(struct ledgermq_client *client, const struct ledgermq_producer_options *given,
@@ -211,37 +210,43 @@ int ledgermq_producer_new(struct ledgermq_client *client, const struct ledgermq_
 {
     struct ledgermq_producer_options options;
     struct error error = {0};
+    char group[NAMESPACED_NAME_MAX];
     ledgermq_producer_options_init(&options);
     if (given != NULL)
         options = *given;
     options.group = options.group == NULL ? "DEFAULT_PRODUCER" : options.group;
     options.create_topic_key = options.create_topic_key == NULL ? TOPIC_AUTO_CREATE : options.create_topic_key;
-    if (group_validate(slice_of_text(options.group), &error) != 0)
-        return client_error(public_error, ERROR_INVALID, 0, &error);
-    if (topic_validate(slice_of_text(options.create_topic_key), &error) != 0)
-        return client_error(public_error, ERROR_INVALID, 0, &error);
-    if (options.send_timeout_ms <= 0 || options.retries < 0 || options.queues_of_new_topic <= 0 ||
-        options.max_waiting == 0)
-        return client_error_text(
-            public_error, LEDGERMQ_INVALID, 0,
-            "producer options: time-out, queues and max_waiting must be above 0, retries not negative");
+    options.compression_level = options.compression_level == 0 ? COMPRESSION_LEVEL : options.compression_level;
+    if (options.retry_response_codes == NULL) {
+        options.retry_response_codes = standard_retry_codes;
+        options.retry_response_code_count = sizeof standard_retry_codes / sizeof standard_retry_codes[0];
+    }
+    options.send_hook_count = options.send_hooks == NULL ? 0 : options.send_hook_count;
+    options.check_forbidden_hook_count =
+        options.check_forbidden_hooks == NULL ? 0 : options.check_forbidden_hook_count;
+    namespace_wrap(client->name_space, options.group, group);
+    int rv = check_options(&options, group, &error);
+    if (rv != 0)
+        return client_error(public_error, rv, 0, &error);
     struct ledgermq_producer *producer = calloc(1, sizeof *producer);
-    int rv = ERROR_NO_MEMORY;
+    rv = ERROR_NO_MEMORY;
     if (producer == NULL)
         return client_error(public_error, rv, 0, &error);
     producer->client = client;
     producer->options = options;
-    producer->options.group = strdup(options.group);
-    producer->options.create_topic_key = strdup(options.create_topic_key);
     latency_fault_tolerance_init(&producer->tolerance);
-    if (producer->options.group == NULL || producer->options.create_topic_key == NULL ||
-        uv_mutex_init(&producer->lock) != 0)
+    if (!take_options(producer, group) || uv_mutex_init(&producer->lock) != 0)
         goto free_producer;
     if (uv_cond_init(&producer->idle) != 0)
         goto destroy_lock;
-    rv = client_group_register(client, producer->options.group, false);
+    if (producer->options.transaction_listener != NULL) {
+        rv = check_thread_new(producer, &producer->checks, &error);
+        if (rv != 0)
+            goto destroy_cond;
+    }
+    rv = client_group_register(client, producer->group, false);
     if (rv != 0)
-        goto destroy_cond;
+        goto free_checks;
     uv_mutex_lock(&client->lock);
     producer->next = client->producers;
     client->producers = producer;
@@ -249,13 +254,14 @@ int ledgermq_producer_new(struct ledgermq_client *client, const struct ledgermq_
     *out = producer;
     return LEDGERMQ_OK;
 
+free_checks:
+    check_thread_free(producer->checks);
 destroy_cond:
     uv_cond_destroy(&producer->idle);
 destroy_lock:
     uv_mutex_destroy(&producer->lock);
 free_producer:
-    free((char *)producer->options.group);
-    free((char *)producer->options.create_topic_key);
+    options_close(producer);
     free(producer);
     return client_error(public_error, rv, 0, &error);
 }
@@ -268,20 +274,23 @@ void ledgermq_producer_free(struct ledgermq_producer *producer)
     assert(!remoting_client_on_loop(client->remoting));
     uv_mutex_lock(&producer->lock);
     producer->closing = true;
+    uv_mutex_unlock(&producer->lock);
+    request_futures_stop(producer);
+    uv_mutex_lock(&producer->lock);
     while (producer->waiting > 0)
         uv_cond_wait(&producer->idle, &producer->lock);
     uv_mutex_unlock(&producer->lock);
-    client_group_unregister(client, producer->options.group, false);
+    client_group_unregister(client, producer->group, false);
     uv_mutex_lock(&client->lock);
     struct ledgermq_producer **at = &client->producers;
     while (*at != producer)
         at = &(*at)->next;
     *at = producer->next;
     uv_mutex_unlock(&client->lock);
+    check_thread_free(producer->checks);
     latency_fault_tolerance_close(&producer->tolerance);
     uv_cond_destroy(&producer->idle);
     uv_mutex_destroy(&producer->lock);
-    free((char *)producer->options.group);
-    free((char *)producer->options.create_topic_key);
+    options_close(producer);
     free(producer);
 }

@@ -1,4 +1,4 @@
-/* What a message needs before it is sent: checks, properties, compression.
+/* What a message needs before it is sent: checks and properties.
  *
  * Follows org.apache.rocketmq.client.Validators and DefaultMQProducerImpl#sendKernelImpl 4.9.8.
  */
@@ -11,10 +11,11 @@
 /* LEDGERMQ_INVALID with the reason, or LEDGERMQ_OK. */
 int producer_message_check(const struct ledgermq_message *message, size_t max_body_size,
                            struct ledgermq_error *error);
-/* The property string of a checked message; id becomes UNIQ_KEY. */
-void producer_message_properties(struct buffer *out, const struct ledgermq_message *message, const char *id);
-/* Returns the compressed body, to be freed, and its size; NULL, with *size as it was, when it does not get smaller or
- * memory is short: then the body is sent as it is. */
-void *producer_message_compress(const void *body, size_t *size);
+/* What else a batch needs, of messages that have been checked. */
+int producer_message_check_batch(const struct ledgermq_message *messages, size_t count,
+                                 struct ledgermq_error *error);
+/* The property string of a checked message; id becomes UNIQ_KEY. own: RocketMQ's own ones, in front. */
+void producer_message_properties(struct buffer *out, const struct ledgermq_message *message, const char *id,
+                                 const struct ledgermq_property *own, size_t own_count);
 
 #endif

@@ -41,11 +41,14 @@ const char *ledgermq_pull_status_text(int status)
     return status >= 0 && status < 4 ? names[status] : "UNKNOWN";
 }
 
-int ledgermq_pull_consumer_new(struct ledgermq_client *client, const char *group, struct ledgermq_pull_consumer **out,
-                               struct ledgermq_error *public_error)
+int ledgermq_pull_consumer_new(struct ledgermq_client *client, const char *group,
+                               struct ledgermq_pull_consumer **out, struct ledgermq_error *public_error)
 {
     struct error error = {0};
-    if (group_validate(slice_of_text(group), &error) != 0)
+    char full_group[NAMESPACED_NAME_MAX] = "";
+    if (group != NULL)
+        namespace_wrap(client->name_space, group, full_group);
+    if (group_validate(slice_of_text(full_group), &error) != 0)
         return client_error(public_error, ERROR_INVALID, 0, &error);
     struct ledgermq_pull_consumer *consumer = calloc(1, sizeof *consumer);
     int rv = ERROR_NO_MEMORY;
@@ -53,10 +56,10 @@ int ledgermq_pull_consumer_new(struct ledgermq_client *client, const char *group
         return client_error(public_error, rv, 0, &error);
     consumer->client = client;
     consumer->version_ms = client_clock_ms();
-    consumer->group = strdup(group);
+    consumer->group = strdup(full_group);
     if (consumer->group == NULL || uv_mutex_init(&consumer->lock) != 0)
         goto free_consumer;
-    rv = client_group_register(client, group, true);
+    rv = client_group_register(client, full_group, true);
     if (rv != 0)
         goto destroy_lock;
     uv_mutex_lock(&client->lock);
@@ -138,8 +141,8 @@ static bool try_again(int rv, const struct remoting_response *response)
     return rv == ERROR_CONNECTION;
 }
 
-/* One request to the leader of a queue's broker. Reading is safe to repeat, so a change of leader is waited for as
- * long as other calls may take. 0 with an answer of any code; else a public code. */
+/* One request to the leader of a queue's broker. Reading is safe to repeat, so a change of leader is waited
+ * for as long as other calls may take. 0 with an answer of any code; else a public code. */
 static int queue_call(struct ledgermq_client *client, const struct ledgermq_queue *queue, int32_t code,
                       const struct remoting_field *fields, int timeout_ms, char address[REMOTING_ADDRESS_MAX],
                       struct remoting_response *response, struct ledgermq_error *public_error)
@@ -173,6 +176,16 @@ static int queue_call(struct ledgermq_client *client, const struct ledgermq_queu
     }
 }
 
+/* The queue as brokers know it: its topic with the namespace. */
+static struct ledgermq_queue full_queue(const struct ledgermq_client *client, const struct ledgermq_queue *queue)
+{
+    char topic[NAMESPACED_NAME_MAX];
+    struct ledgermq_queue full = *queue;
+    namespace_wrap(client->name_space, queue->topic, topic);
+    snprintf(full.topic, sizeof full.topic, "%.*s", LEDGERMQ_TOPIC_MAX, topic);
+    return full;
+}
+
 static int check_queue(const struct ledgermq_queue *queue, struct ledgermq_error *error)
 {
     if (queue == NULL || queue->topic[0] == '\0' || queue->broker_name[0] == '\0' || queue->queue_id < 0)
@@ -189,12 +202,16 @@ int ledgermq_subscribe_queues(struct ledgermq_pull_consumer *consumer, const cha
         return LEDGERMQ_INVALID;
     if (topic_validate(slice_of_text(topic), &error) != 0)
         return client_error(public_error, ERROR_INVALID, 0, &error);
-    int rv = client_queues(consumer->client, topic, false, NULL, 0, queues, count, &error);
+    char full_topic[NAMESPACED_NAME_MAX];
+    namespace_wrap(consumer->client->name_space, topic, full_topic);
+    int rv = client_queues(consumer->client, full_topic, false, NULL, 0, queues, count, &error);
     if (rv == ERROR_NOT_FOUND)
         return client_error_text(public_error, LEDGERMQ_NO_ROUTE, RESPONSE_TOPIC_NOT_EXIST, "%s", error.message);
     if (rv != 0)
         return client_error(public_error, rv, 0, &error);
-    note_topic(consumer, topic);
+    for (size_t i = 0; i < *count; i++)
+        snprintf((*queues)[i].topic, sizeof(*queues)[i].topic, "%s", topic);
+    note_topic(consumer, full_topic);
     return LEDGERMQ_OK;
 }
 
@@ -220,8 +237,9 @@ static bool tag_wanted(const struct ledgermq_stored_message *message, const void
     return false;
 }
 
-static int take_pull(struct remoting_response *response, const char *address, const struct ledgermq_queue *queue,
-                     const char *tags, struct ledgermq_pull_result **result, struct ledgermq_error *public_error)
+static int take_pull(const struct ledgermq_client *client, struct remoting_response *response, const char *address,
+                     const struct ledgermq_queue *queue, const char *tags, struct ledgermq_pull_result **result,
+                     struct ledgermq_error *public_error)
 {
     struct pull_message_response_header header;
     struct error error = {0};
@@ -257,6 +275,8 @@ static int take_pull(struct remoting_response *response, const char *address, co
     if (status == LEDGERMQ_FOUND) {
         rv = stored_messages_add(messages, response, queue->broker_name, tags == NULL ? NULL : tag_wanted, tags,
                                  &error);
+        if (rv == 0 && !stored_messages_unwrap(messages, client->name_space))
+            rv = error_set(&error, ERROR_NO_MEMORY, "out of memory");
         if (messages->result.count == 0)
             messages->result.status = LEDGERMQ_NO_MATCHED_MESSAGE;
     } else {
@@ -271,9 +291,9 @@ static int take_pull(struct remoting_response *response, const char *address, co
     return LEDGERMQ_OK;
 }
 
-int ledgermq_pull(struct ledgermq_pull_consumer *consumer, const struct ledgermq_queue *queue, const char *expression,
-                  int64_t offset, int max_messages, int hold_ms, struct ledgermq_pull_result **result,
-                  struct ledgermq_error *error)
+int ledgermq_pull(struct ledgermq_pull_consumer *consumer, const struct ledgermq_queue *queue,
+                  const char *expression, int64_t offset, int max_messages, int hold_ms,
+                  struct ledgermq_pull_result **result, struct ledgermq_error *error)
 {
     char queue_id[16], queue_offset[24], max[16], sys_flag[16], hold[16], version[24], address[REMOTING_ADDRESS_MAX];
     if (check_queue(queue, error) != LEDGERMQ_OK || on_loop(consumer->client, error) != LEDGERMQ_OK)
@@ -283,16 +303,18 @@ int ledgermq_pull(struct ledgermq_pull_consumer *consumer, const struct ledgermq
                                  PULL_MESSAGES_MAX, PULL_HOLD_MS_MAX);
     bool sql = expression != NULL && strncmp(expression, SQL_PREFIX, strlen(SQL_PREFIX)) == 0;
     const char *text = expression == NULL ? "*" : sql ? expression + strlen(SQL_PREFIX) : expression;
-    note_topic(consumer, queue->topic);
+    struct ledgermq_queue full = full_queue(consumer->client, queue);
+    note_topic(consumer, full.topic);
     snprintf(queue_id, sizeof queue_id, "%d", queue->queue_id);
     snprintf(queue_offset, sizeof queue_offset, "%lld", (long long)offset);
     snprintf(max, sizeof max, "%d", max_messages);
-    snprintf(sys_flag, sizeof sys_flag, "%d", PULL_SYS_FLAG_SUBSCRIPTION | (hold_ms > 0 ? PULL_SYS_FLAG_SUSPEND : 0));
+    snprintf(sys_flag, sizeof sys_flag, "%d",
+             PULL_SYS_FLAG_SUBSCRIPTION | (hold_ms > 0 ? PULL_SYS_FLAG_SUSPEND : 0));
     snprintf(hold, sizeof hold, "%d", hold_ms);
     snprintf(version, sizeof version, "%lld", (long long)consumer->version_ms);
     const struct remoting_field fields[] = {
         {"consumerGroup", consumer->group},
-        {"topic", queue->topic},
+        {"topic", full.topic},
         {"queueId", queue_id},
         {"queueOffset", queue_offset},
         {"maxMsgNums", max},
@@ -305,12 +327,12 @@ int ledgermq_pull(struct ledgermq_pull_consumer *consumer, const struct ledgermq
         {NULL, NULL},
     };
     struct remoting_response response;
-    int rv = queue_call(consumer->client, queue, REQUEST_PULL_MESSAGE, fields, hold_ms + PULL_EXTRA_MS, address,
+    int rv = queue_call(consumer->client, &full, REQUEST_PULL_MESSAGE, fields, hold_ms + PULL_EXTRA_MS, address,
                         &response, error);
     if (rv != LEDGERMQ_OK)
         return rv;
     bool all = sql || strcmp(text, "*") == 0 || text[0] == '\0';
-    return take_pull(&response, address, queue, all ? NULL : text, result, error);
+    return take_pull(consumer->client, &response, address, queue, all ? NULL : text, result, error);
 }
 
 void ledgermq_pull_result_free(struct ledgermq_pull_result *result)
@@ -329,13 +351,14 @@ static int offset_call(struct ledgermq_client *client, const struct ledgermq_que
     struct remoting_response response;
     if (check_queue(queue, error) != LEDGERMQ_OK || on_loop(client, error) != LEDGERMQ_OK)
         return LEDGERMQ_INVALID;
+    struct ledgermq_queue full = full_queue(client, queue);
     snprintf(queue_id, sizeof queue_id, "%d", queue->queue_id);
-    const struct remoting_field fields[] = {{"topic", queue->topic},
+    const struct remoting_field fields[] = {{"topic", full.topic},
                                             {"queueId", queue_id},
                                             {name != NULL ? name : "", value},
                                             {name2 != NULL ? name2 : "", value2},
                                             {NULL, NULL}};
-    int rv = queue_call(client, queue, code, fields, client->call_timeout_ms, address, &response, error);
+    int rv = queue_call(client, &full, code, fields, client->call_timeout_ms, address, &response, error);
     if (rv != LEDGERMQ_OK)
         return rv;
     if (response.command.code != RESPONSE_SUCCESS) {
@@ -372,8 +395,8 @@ int ledgermq_search_offset(struct ledgermq_pull_consumer *consumer, const struct
 int ledgermq_fetch_offset(struct ledgermq_pull_consumer *consumer, const struct ledgermq_queue *queue,
                           int64_t *offset, struct ledgermq_error *error)
 {
-    return offset_call(consumer->client, queue, REQUEST_QUERY_CONSUMER_OFFSET, "consumerGroup", consumer->group, NULL,
-                       NULL, offset, error);
+    return offset_call(consumer->client, queue, REQUEST_QUERY_CONSUMER_OFFSET, "consumerGroup", consumer->group,
+                       NULL, NULL, offset, error);
 }
 
 int ledgermq_commit_offset(struct ledgermq_pull_consumer *consumer, const struct ledgermq_queue *queue,
@@ -400,10 +423,10 @@ int ledgermq_view_message(struct ledgermq_client *client, const char *offset_mes
     if (on_loop(client, public_error) != LEDGERMQ_OK)
         return LEDGERMQ_INVALID;
     if (!message_id_parse(slice_of_text(offset_message_id), &host, &offset))
-        return client_error_text(
-            public_error, LEDGERMQ_INVALID, 0,
-            "'%.60s' is no offset message id: it has 32 (or 56) hexadecimal digits; for a UNIQ_KEY query by key",
-            offset_message_id == NULL ? "" : offset_message_id);
+        return client_error_text(public_error, LEDGERMQ_INVALID, 0,
+                                 "'%.60s' is no offset message id: it has 32 (or 56) hexadecimal digits; for "
+                                 "a UNIQ_KEY query by key",
+                                 offset_message_id == NULL ? "" : offset_message_id);
     message_host_format(&host, address, sizeof address);
     snprintf(offset_text, sizeof offset_text, "%lld", (long long)offset);
     const struct remoting_field fields[] = {{"offset", offset_text}, {NULL, NULL}};
@@ -427,6 +450,8 @@ int ledgermq_view_message(struct ledgermq_client *client, const char *offset_mes
         return client_error(public_error, ERROR_NO_MEMORY, 0, &error);
     }
     rv = stored_messages_add(messages, &response, NULL, NULL, NULL, &error);
+    if (rv == 0 && !stored_messages_unwrap(messages, client->name_space))
+        rv = error_set(&error, ERROR_NO_MEMORY, "out of memory");
     if (rv == 0 && messages->result.count != 1)
         rv = error_set(&error, ERROR_MALFORMED, "%s answered with %zu messages instead of one", address,
                        messages->result.count);
@@ -509,7 +534,9 @@ int ledgermq_query_messages(struct ledgermq_client *client, const char *topic, c
     if (key == NULL || key[0] == '\0' || max_messages < 1)
         return client_error_text(public_error, LEDGERMQ_INVALID, 0,
                                  "a query needs a key and a number of messages above 0");
-    int rv = client_topic_brokers(client, topic, &addresses, &count, &error);
+    char full_topic[NAMESPACED_NAME_MAX];
+    namespace_wrap(client->name_space, topic, full_topic);
+    int rv = client_topic_brokers(client, full_topic, &addresses, &count, &error);
     if (rv == ERROR_NOT_FOUND)
         return client_error_text(public_error, LEDGERMQ_NO_ROUTE, RESPONSE_TOPIC_NOT_EXIST, "%s", error.message);
     if (rv != 0)
@@ -522,16 +549,18 @@ int ledgermq_query_messages(struct ledgermq_client *client, const char *topic, c
     snprintf(max, sizeof max, "%d", max_messages);
     snprintf(begin, sizeof begin, "%lld", (long long)begin_ms);
     snprintf(end, sizeof end, "%lld", end_ms > 0 ? (long long)end_ms : (long long)INT64_MAX);
-    const struct remoting_field fields[] = {{"topic", topic},      {"key", key},
+    const struct remoting_field fields[] = {{"topic", full_topic}, {"key", key},
                                             {"maxNum", max},       {"beginTimestamp", begin},
                                             {"endTimestamp", end}, {"_UNIQUE_KEY_QUERY", unique ? "true" : "false"},
                                             {NULL, NULL}};
-    struct wanted_key wanted = {topic, key, unique};
+    struct wanted_key wanted = {full_topic, key, unique};
     rv = query_brokers(client, addresses, count, fields, &wanted, messages, public_error);
     free(addresses);
     if (rv == LEDGERMQ_OK && messages->result.count == 0)
         rv = client_error_text(public_error, LEDGERMQ_NOT_FOUND, RESPONSE_NO_MESSAGE,
                                "topic %s has no message with %s %s in that time", topic, unique ? "id" : "key", key);
+    if (rv == LEDGERMQ_OK && !stored_messages_unwrap(messages, client->name_space))
+        rv = client_error_text(public_error, LEDGERMQ_NO_MEMORY, 0, "out of memory");
     if (rv != LEDGERMQ_OK) {
         stored_messages_free(messages);
         return rv;

@@ -1,6 +1,33 @@
 #include "client/queue_selector.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+
+#include "proto/hash.h"
+
+/* SelectMessageQueueByHash and SelectMessageQueueByRandom 4.9.8; as there, the one hash that has no absolute
+ * value goes to the first queue. */
+size_t ledgermq_select_by_hash(const struct ledgermq_queue_view *queues, size_t count, const char *topic,
+                               void *argument)
+{
+    (void)queues;
+    (void)topic;
+    int32_t hash = java_string_hash(slice_of_text(argument));
+    return hash == INT32_MIN ? 0 : (size_t)abs(hash) % count;
+}
+
+size_t ledgermq_select_by_random(const struct ledgermq_queue_view *queues, size_t count, const char *topic,
+                                 void *argument)
+{
+    uint32_t number = 0;
+    (void)queues;
+    (void)topic;
+    (void)argument;
+    if (getrandom(&number, sizeof number, GRND_NONBLOCK) != sizeof number)
+        number = (uint32_t)uv_hrtime();
+    return number % count;
+}
 
 static const struct route_queue *pick_other_broker(struct topic_route *route, const char *last_broker)
 {

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "client/namespace_util.h"
 #include "client/queue_selector.h"
 #include "proto/headers.h"
 #include "proto/request_code.h"
@@ -10,13 +11,15 @@
 
 /* A send's way:
  *
- * 1. The caller's thread checks the message, makes its id and properties, compresses the body, and posts a struct
- * send.
- * 2. On the loop thread transmit() takes a queue from the route (asking for the route first where it is not known)
- * and sends request 310.
- * 3. send_answered() ends it, or remembers the failure and asks all name servers whether someone else leads by now.
- * 4. reconsider() sends again as soon as there is another address, or, when nothing changes for a while, to the same
- * one. The waits are such that the tries spread over the whole time-out: a leader's death costs one gap and no error.
+ * 1. The caller's thread checks the message, makes its id and properties, compresses the body, and posts a
+ * struct send.
+ * 2. On the loop thread transmit() takes a queue from the route (asking for the route first where it is not
+ * known) and sends request 310.
+ * 3. send_answered() ends it, or remembers the failure and asks all name servers whether someone else leads
+ * by now.
+ * 4. reconsider() sends again as soon as there is another address, or, when nothing changes for a while, to
+ * the same one. The waits are such that the tries spread over the whole time-out: a leader's death costs one
+ * gap and no error.
  *
  * A request that never left, since nobody listened at the address, is not counted as a try.
  */
@@ -27,19 +30,13 @@
 
 static void transmit(struct send *send);
 
-bool send_may_retry(int code)
+bool send_may_retry(const struct ledgermq_producer *producer, int code)
 {
-    switch (code) {
-    case RESPONSE_SYSTEM_ERROR:
-    case RESPONSE_SERVICE_NOT_AVAILABLE:
-    case RESPONSE_NO_PERMISSION:
-    case RESPONSE_TOPIC_NOT_EXIST:
-    case RESPONSE_NO_BUYER_ID:
-    case RESPONSE_NOT_IN_CURRENT_UNIT:
-        return true;
-    default:
-        return false;
-    }
+    const struct ledgermq_producer_options *options = &producer->options;
+    for (size_t i = 0; i < options->retry_response_code_count; i++)
+        if (options->retry_response_codes[i] == code)
+            return true;
+    return false;
 }
 
 static int64_t now_ms(const struct send *send)
@@ -54,31 +51,36 @@ static void finish(struct send *send, const struct ledgermq_send_result *result,
     size_t charged = send->charged;
     if (send->done != NULL)
         send->done(send->context, result, error);
+    free(send->kept);
     free(send);
-    uv_mutex_lock(&producer->lock);
-    producer->waiting--;
-    producer->waiting_bytes -= charged;
-    if (producer->waiting == 0)
-        uv_cond_broadcast(&producer->idle);
-    uv_mutex_unlock(&producer->lock);
+    producer_discharge(producer, charged);
 }
 
-/* Fails with what the last try met, or with the error given when there was none. */
+/* Ends with what a try brought that stored the message, if not as safely as asked; else fails with what the
+ * last try met. */
 static void give_up(struct send *send)
 {
+    if (send->kept != NULL) {
+        finish(send, send->kept, NULL);
+        return;
+    }
     char last[sizeof send->error.message];
     snprintf(last, sizeof last, "%s", send->error.message);
     client_error_text(&send->error, send->error.code, send->error.response_code,
                       "topic %s: not sent after %d %s in %d ms: %.300s", send->topic, send->tries,
-                      send->tries == 1 ? "try" : "tries",
-                      (int)(now_ms(send) - send->deadline_ms + send->producer->options.send_timeout_ms), last);
+                      send->tries == 1 ? "try" : "tries", (int)(now_ms(send) - send->deadline_ms + send->timeout_ms),
+                      last);
     finish(send, NULL, &send->error);
 }
 
 static void fail(struct send *send, int code, int response_code, const char *cause)
 {
     client_error_text(&send->error, code, response_code, "topic %s: %s", send->topic, cause);
-    finish(send, NULL, &send->error);
+    send_hooks_after(send, NULL, &send->error);
+    if (send->kept != NULL)
+        finish(send, send->kept, NULL);
+    else
+        finish(send, NULL, &send->error);
 }
 
 static struct topic_route *route_of(struct send *send)
@@ -112,8 +114,7 @@ static void timed_out(struct remoting_delay *delay)
     }
     char cause[120];
     snprintf(cause, sizeof cause,
-             "no name server answered within %d ms: are they running, and is NAMESRV_ADDR right?",
-             send->producer->options.send_timeout_ms);
+             "no name server answered within %d ms: are they running, and is NAMESRV_ADDR right?", send->timeout_ms);
     fail(send, LEDGERMQ_TIMEOUT, 0, cause);
 }
 
@@ -197,33 +198,67 @@ static void reconsider(struct send *send)
     remoting_client_delay(send->producer->client->remoting, &send->delay, ASK_AGAIN_MS);
 }
 
-/* wait: the address may stop being the leader's, so look for another one before it is tried again. */
-static void failed(struct send *send, bool counted, bool retryable, bool wait)
+enum failure {
+    COUNTED = 1,   /* the request may have arrived: it was a try */
+    RETRYABLE = 2, /* trying again may help */
+    WAIT = 4,      /* the address may stop being the leader's, so look for another one before it is tried again */
+    BLAMED = 8,    /* the broker is at fault */
+};
+
+static void failed(struct send *send, unsigned how)
 {
     struct ledgermq_producer *producer = send->producer;
     int64_t now = now_ms(send);
+    send_hooks_after(send, NULL, &send->error);
     send->failed_once = true;
-    send->quick_failures = counted ? 0 : send->quick_failures + 1;
-    if (counted)
+    send->quick_failures = how & COUNTED ? 0 : send->quick_failures + 1;
+    if (how & COUNTED)
         send->tries++;
-    if (producer->options.latency_fault_enable)
+    if (producer->options.latency_fault_enable && how & BLAMED)
         latency_fault_tolerance_update(&producer->tolerance, send->broker_name, now - send->sent_ms, true, now);
     int left = producer->options.retries + 1 - send->tries;
-    if (!retryable || left <= 0 || now >= send->deadline_ms) {
+    if (!(how & RETRYABLE) || left <= 0 || now >= send->deadline_ms) {
         give_up(send);
         return;
     }
     int64_t pause = (send->deadline_ms - now) / (left + 1);
-    send->give_up_waiting_ms = now + (!wait ? 0 : pause < STALE_ROUTE_MS_MAX ? pause : STALE_ROUTE_MS_MAX);
+    send->give_up_waiting_ms = now + (!(how & WAIT) ? 0 : pause < STALE_ROUTE_MS_MAX ? pause : STALE_ROUTE_MS_MAX);
     ask_route(send, send->address);
+}
+
+/* True when the route has a queue of another broker name than the last try's. */
+static bool other_broker(struct send *send)
+{
+    const struct topic_route *route = route_of(send);
+    for (uint32_t i = 0; send->wanted == NULL && route != NULL && i < route->publish_count; i++)
+        if (strcmp(route->publish[i].broker->name, send->broker_name) != 0)
+            return true;
+    return false;
+}
+
+/* Stored, but not as safely as asked. True when another broker is to be tried, with the result kept. */
+static bool try_another_broker(struct send *send, const struct ledgermq_send_result *result)
+{
+    const struct ledgermq_producer_options *options = &send->producer->options;
+    if (!options->retry_another_broker_when_not_store_ok || result->tries > options->retries ||
+        now_ms(send) >= send->deadline_ms || !other_broker(send))
+        return false;
+    if (send->kept == NULL)
+        send->kept = malloc(sizeof *send->kept);
+    if (send->kept == NULL)
+        return false;
+    *send->kept = *result;
+    client_error_text(&send->error, LEDGERMQ_REFUSED, 0, "%.100s of %.100s answers %s", send->address,
+                      send->broker_name, ledgermq_send_status_text(result->status));
+    return true;
 }
 
 static void succeeded(struct send *send, const struct remoting_command *answer, int status)
 {
     struct ledgermq_producer *producer = send->producer;
     struct send_message_response_header header;
+    char topic[NAMESPACED_NAME_MAX];
     struct error error;
-    send->tries++;
     if (send_message_response_header_decode(answer, &header, &error) != 0) {
         char cause[400];
         snprintf(cause, sizeof cause, "%.100s answered a send without what an answer needs: %.200s", send->address,
@@ -231,17 +266,29 @@ static void succeeded(struct send *send, const struct remoting_command *answer, 
         fail(send, LEDGERMQ_MALFORMED, 0, cause);
         return;
     }
+    send->tries++;
     if (producer->options.latency_fault_enable)
         latency_fault_tolerance_update(&producer->tolerance, send->broker_name, now_ms(send) - send->sent_ms, false,
                                        now_ms(send));
     struct ledgermq_send_result result = {
         .status = status, .tries = send->tries, .queue_offset = header.queue_offset};
     memcpy(result.message_id, send->message_id, sizeof result.message_id);
-    snprintf(result.offset_message_id, sizeof result.offset_message_id, "%.*s", (int)header.msg_id.size,
+    /* A batch's ids come as one text with commas between. */
+    const uint8_t *comma = memchr(header.msg_id.data, ',', header.msg_id.size);
+    snprintf(result.offset_message_id, sizeof result.offset_message_id, "%.*s",
+             (int)(comma == NULL ? header.msg_id.size : (size_t)(comma - header.msg_id.data)),
              (const char *)header.msg_id.data);
-    snprintf(result.queue.topic, sizeof result.queue.topic, "%s", send->topic);
+    namespace_unwrap(producer->client->name_space, send->topic, topic);
+    snprintf(result.queue.topic, sizeof result.queue.topic, "%.*s", (int)sizeof result.queue.topic - 1, topic);
     memcpy(result.queue.broker_name, send->broker_name, sizeof result.queue.broker_name);
     result.queue.queue_id = header.queue_id;
+    send_hooks_after(send, &result, NULL);
+    if (status != LEDGERMQ_SEND_OK && try_another_broker(send, &result)) {
+        send->failed_once = true;
+        send->quick_failures = 0;
+        transmit(send);
+        return;
+    }
     finish(send, &result, NULL);
 }
 
@@ -255,7 +302,8 @@ void send_answered(struct remoting_call *call, int rv, const struct remoting_com
                                            : LEDGERMQ_CONNECTION;
         client_error_text(&send->error, code, 0, "%.100s of %.100s: %.200s%s", send->address, send->broker_name,
                           cause, call->maybe_sent ? "; whether the message is stored is not known" : "");
-        failed(send, call->maybe_sent, rv == ERROR_CONNECTION || rv == ERROR_TIMEOUT, true);
+        failed(send, (call->maybe_sent ? COUNTED : 0u) |
+                         (rv == ERROR_CONNECTION || rv == ERROR_TIMEOUT ? RETRYABLE : 0u) | WAIT | BLAMED);
         return;
     }
     switch (answer->code) {
@@ -279,13 +327,38 @@ void send_answered(struct remoting_call *call, int rv, const struct remoting_com
                       send->address, send->broker_name, answer->code, name == NULL ? "" : name,
                       (int)(answer->remark.size < 240 ? answer->remark.size : 240),
                       (const char *)answer->remark.data);
-    failed(send, true, send_may_retry(answer->code), answer->code == RESPONSE_SERVICE_NOT_AVAILABLE);
+    /* A reply that could not be handed over is stored all the same: sending it again would store it again. */
+    bool again = send_may_retry(send->producer, answer->code) &&
+                 !(send->request_code == REQUEST_SEND_REPLY_MESSAGE_V2 && answer->code == RESPONSE_SYSTEM_ERROR);
+    failed(send, COUNTED | BLAMED | (again ? RETRYABLE : 0u) |
+                     (answer->code == RESPONSE_SERVICE_NOT_AVAILABLE ? WAIT : 0u));
+}
+
+/* Runs the selector, whose choice then stays. False when the choice is none: the send has ended. */
+static bool run_selector(struct send *send, const struct topic_route *route)
+{
+    size_t i = send->selector(route->publish_views, route->publish_count, send->topic, send->selector_argument);
+    if (i >= route->publish_count) {
+        char cause[100];
+        snprintf(cause, sizeof cause, "the selector chose queue %zu of %u (they count from 0)", i,
+                 route->publish_count);
+        fail(send, LEDGERMQ_INVALID, 0, cause);
+        return false;
+    }
+    send->selector = NULL;
+    send->wanted = send->choice;
+    snprintf(send->wanted->topic, sizeof send->wanted->topic, "%.*s", LEDGERMQ_TOPIC_MAX, send->topic);
+    snprintf(send->wanted->broker_name, sizeof send->wanted->broker_name, "%s", route->publish[i].broker->name);
+    send->wanted->queue_id = route->publish[i].queue_id;
+    return true;
 }
 
 static bool choose_queue(struct send *send, struct topic_route *route)
 {
     struct ledgermq_producer *producer = send->producer;
     const struct route_broker *broker;
+    if (send->selector != NULL)
+        return false; /* there was nothing to choose from */
     if (send->wanted != NULL) {
         broker = topic_route_broker(route, send->wanted->broker_name);
         send->queue_id = send->wanted->queue_id;
@@ -313,8 +386,8 @@ static bool not_writable(const struct send *send, const struct topic_route *rout
     return send->wanted == NULL && route->publish_count == 0 && led;
 }
 
-/* The route names no broker that could take the message: there may be no leader at the moment, so ask again until the
- * time is up. */
+/* The route names no broker that could take the message: there may be no leader at the moment, so ask again
+ * until the time is up. */
 static void no_leader(struct send *send)
 {
     if (!send->failed_once) {
@@ -336,19 +409,29 @@ static void no_leader(struct send *send)
                           left < ASK_AGAIN_MS ? (int)left : ASK_AGAIN_MS);
 }
 
-static int write_request(struct send *send, bool oneway)
+/* How long this try may take. A machine that is off does not refuse connections, it is silent: while another
+ * broker could take the message, a connection that is not there yet is waited for only a part of the time. */
+static int try_timeout_ms(struct send *send)
+{
+    int64_t left = send->deadline_ms - send->sent_ms;
+    int tries_left = send->producer->options.retries + 1 - send->tries;
+    if (send->mode != LEDGERMQ_ONEWAY && tries_left > 1 && other_broker(send) &&
+        !remoting_client_is_connected(send->producer->client->remoting, send->address))
+        left = left / tries_left;
+    return left < 1 ? 1 : (int)left;
+}
+
+static int write_request(struct send *send)
 {
     struct ledgermq_producer *producer = send->producer;
     struct remoting_client *remoting = producer->client->remoting;
-    struct remoting_call *call = oneway ? NULL : &send->call;
+    struct remoting_call *call = send->mode == LEDGERMQ_ONEWAY ? NULL : &send->call;
     struct remoting_writer writer;
-    send->sent_ms = now_ms(send);
-    int rv = remoting_client_begin(remoting, send->address, call, REQUEST_SEND_MESSAGE_V2,
-                                   (int)(send->deadline_ms - send->sent_ms), &writer);
+    int rv = remoting_client_begin(remoting, send->address, call, send->request_code, try_timeout_ms(send), &writer);
     if (rv != 0)
         return rv;
     struct send_message_request_header header = {
-        .producer_group = slice_of_text(producer->options.group),
+        .producer_group = slice_of_text(producer->group),
         .topic = slice_of_text(send->topic),
         .default_topic = slice_of_text(producer->options.create_topic_key),
         .default_topic_queue_nums = producer->options.queues_of_new_topic,
@@ -360,6 +443,7 @@ static int write_request(struct send *send, bool oneway)
         .has_reconsume_times = true,
         .has_unit_mode = true,
         .has_batch = true,
+        .batch = send->message_count > 1,
     };
     send_message_request_header_encode_v2(&header, &writer);
     remoting_writer_body(&writer);
@@ -380,6 +464,8 @@ static void transmit(struct send *send)
         give_up(send);
         return;
     }
+    if (send->selector != NULL && route->publish_count > 0 && !run_selector(send, route))
+        return;
     if (!choose_queue(send, route)) {
         if (not_writable(send, route))
             fail(send, LEDGERMQ_REFUSED, RESPONSE_NO_PERMISSION,
@@ -388,12 +474,17 @@ static void transmit(struct send *send)
             no_leader(send);
         return;
     }
-    int rv = write_request(send, send->oneway);
+    send->sent_ms = now_ms(send);
+    if (!send_hooks_before(send)) {
+        failed(send, COUNTED | RETRYABLE);
+        return;
+    }
+    int rv = write_request(send);
     if (rv == ERROR_CONNECTION) {
         /* The connection was found broken and is about to be dropped. */
         client_error_text(&send->error, LEDGERMQ_CONNECTION, 0, "%.100s of %.100s: the connection broke",
                           send->address, send->broker_name);
-        failed(send, false, true, true);
+        failed(send, RETRYABLE | WAIT | BLAMED);
         return;
     }
     if (rv != 0) {
@@ -406,8 +497,10 @@ static void transmit(struct send *send)
                                  : "more waits for the connection than this client keeps");
         return;
     }
-    if (send->oneway)
+    if (send->mode == LEDGERMQ_ONEWAY) {
+        send_hooks_after(send, NULL, NULL);
         finish(send, NULL, NULL);
+    }
 }
 
 void send_start(struct remoting_task *task)

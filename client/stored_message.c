@@ -1,11 +1,11 @@
 #include "client/stored_message.h"
 
 #include <stdlib.h>
-#include <zlib.h>
+
+#include "client/compression.h"
+#include "client/namespace_util.h"
 
 #define ARENA_MAX (512u * 1024 * 1024)
-#define TYPE_LEGACY_ZLIB 0x000
-#define TYPE_ZLIB 0x300
 
 struct stored_messages *stored_messages_new(void)
 {
@@ -32,39 +32,19 @@ static const char *copy_text(struct arena *arena, struct slice text)
     return (const char *)arena_copy(arena, text).data;
 }
 
-/* zlib gives no size in advance: room is doubled until all fits. The result moves to the arena. */
-static int inflate_body(struct arena *arena, struct slice body, struct ledgermq_stored_message *message)
+static int expand_body(struct arena *arena, const struct message_record *record,
+                       struct ledgermq_stored_message *message)
 {
-    z_stream stream = {.next_in = (Bytef *)(uintptr_t)body.data, .avail_in = (uInt)body.size};
-    size_t room = body.size * 4 + 256, size = 0;
-    uint8_t *out = NULL;
-    int status, rv = ERROR_NO_MEMORY;
-    if (inflateInit(&stream) != Z_OK)
-        return rv;
-    do {
-        uint8_t *larger = room <= STORED_MESSAGE_BODY_MAX ? realloc(out, room) : NULL;
-        if (larger == NULL)
-            goto end;
-        out = larger;
-        stream.next_out = out + size;
-        stream.avail_out = (uInt)(room - size);
-        status = inflate(&stream, Z_NO_FLUSH);
-        size = room - stream.avail_out;
-        room *= 2;
-    } while (status == Z_OK && stream.avail_out == 0);
-    rv = ERROR_MALFORMED;
-    if (status != Z_STREAM_END)
-        goto end;
-    rv = ERROR_NO_MEMORY;
-    struct slice kept = arena_copy(arena, slice_of(out, size));
-    if (kept.data == NULL)
-        goto end;
-    message->body = kept.data;
-    message->body_size = size;
-    rv = 0;
-end:
-    inflateEnd(&stream);
-    free(out);
+    struct buffer out;
+    buffer_init(&out, STORED_MESSAGE_BODY_MAX);
+    int rv = compression_expand(record->sys_flag, record->body, &out);
+    if (rv == 0) {
+        struct slice kept = arena_copy(arena, slice_of(out.data == NULL ? (const uint8_t *)"" : out.data, out.size));
+        message->body = kept.data;
+        message->body_size = kept.size;
+        rv = kept.data == NULL ? ERROR_NO_MEMORY : 0;
+    }
+    buffer_close(&out);
     return rv;
 }
 
@@ -131,11 +111,10 @@ static int take_record(struct arena *arena, const struct message_record *record,
     message->message_id = ledgermq_message_property(message, "UNIQ_KEY");
     if (message->message_id == NULL)
         message->message_id = message->offset_message_id;
-    int type = record->sys_flag & MESSAGE_COMPRESSION_TYPE_MASK;
-    /* LZ4 and ZSTD bodies are handed on as they are, with the bits in sys_flag that say so. */
-    if ((record->sys_flag & MESSAGE_COMPRESSED) == 0 || (type != TYPE_LEGACY_ZLIB && type != TYPE_ZLIB))
+    /* What a later version may invent is handed on as it is, with the bits in sys_flag that say so. */
+    if ((record->sys_flag & MESSAGE_COMPRESSED) == 0 || !compression_is_known(record->sys_flag))
         return 0;
-    return inflate_body(arena, record->body, message);
+    return expand_body(arena, record, message);
 }
 
 static int keep_response(struct stored_messages *messages, struct remoting_response *response)
@@ -167,8 +146,9 @@ static struct ledgermq_stored_message *new_message(struct stored_messages *messa
     return &messages->messages[messages->result.count];
 }
 
-int stored_messages_add(struct stored_messages *messages, struct remoting_response *response, const char *broker_name,
-                        stored_message_wanted wanted, const void *context, struct error *error)
+int stored_messages_add(struct stored_messages *messages, struct remoting_response *response,
+                        const char *broker_name, stored_message_wanted wanted, const void *context,
+                        struct error *error)
 {
     struct slice rest = response->command.body;
     int rv = keep_response(messages, response);
@@ -193,4 +173,35 @@ int stored_messages_add(struct stored_messages *messages, struct remoting_respon
     }
     messages->result.messages = messages->messages;
     return 0;
+}
+
+int stored_messages_add_record(struct stored_messages *messages, struct remoting_response *response,
+                               const struct message_record *record)
+{
+    int rv = keep_response(messages, response);
+    if (rv != 0)
+        return rv;
+    struct ledgermq_stored_message *message = new_message(messages);
+    rv = message == NULL ? ERROR_NO_MEMORY : take_record(&messages->arena, record, NULL, message);
+    if (rv == 0) {
+        messages->result.count++;
+        messages->result.messages = messages->messages;
+    }
+    return rv;
+}
+
+bool stored_messages_unwrap(struct stored_messages *messages, const char *name_space)
+{
+    char topic[NAMESPACED_NAME_MAX];
+    if (name_space[0] == '\0')
+        return true;
+    for (size_t i = 0; i < messages->result.count; i++) {
+        namespace_unwrap(name_space, messages->messages[i].topic, topic);
+        if (strcmp(topic, messages->messages[i].topic) == 0)
+            continue;
+        messages->messages[i].topic = copy_text(&messages->arena, slice_of_text(topic));
+        if (messages->messages[i].topic == NULL)
+            return false;
+    }
+    return true;
 }

@@ -134,10 +134,14 @@ int topic_route_parse(struct topic_route *route, struct slice text, int queues_o
         goto close_all;
     }
     route->publish = arena_array(&route->arena, publish, sizeof *route->publish);
+    route->publish_views = arena_array(&route->arena, publish, sizeof *route->publish_views);
     route->subscribe = arena_array(&route->arena, subscribe, sizeof *route->subscribe);
-    if (route->publish == NULL || route->subscribe == NULL)
+    if (route->publish == NULL || route->publish_views == NULL || route->subscribe == NULL)
         goto no_memory;
     route->publish_count = (uint32_t)list_queues(route, true, route->publish);
+    for (uint32_t i = 0; i < route->publish_count; i++)
+        route->publish_views[i] =
+            (struct ledgermq_queue_view){route->publish[i].broker->name, route->publish[i].queue_id};
     route->subscribe_count = (uint32_t)list_queues(route, false, route->subscribe);
     return 0;
 

@@ -167,6 +167,23 @@ int fake_server_free_port(void)
     return ntohs(address.sin_port);
 }
 
+int fake_server_full_backlog(int port, int fillers[2])
+{
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int one = 1, listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (bind(listener, (struct sockaddr *)&address, sizeof address) < 0 || listen(listener, 0) < 0)
+        die("listen");
+    /* A backlog of 0 holds one connection; the next ones' handshakes stay unanswered. */
+    for (int i = 0; i < 2; i++) {
+        fillers[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (connect(fillers[i], (struct sockaddr *)&address, sizeof address) < 0 && errno != EINPROGRESS)
+            die("connect");
+    }
+    return listener;
+}
+
 void fake_answer(struct buffer *out, const struct remoting_command *request, int code, const char *remark,
                  struct slice body)
 {

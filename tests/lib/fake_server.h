@@ -39,6 +39,9 @@ void fake_server_start(struct fake_server *server, int port, fake_script script,
 void fake_server_stop(struct fake_server *server);
 /* A port that nobody listens on. */
 int fake_server_free_port(void);
+/* A listener on that port that lets nobody in: connects to it are neither accepted nor refused. Returns its descriptor;
+ * the two fillers are to be closed too. */
+int fake_server_full_backlog(int port, int fillers[2]);
 /* A name of this machine that must be looked up; its address where there is none (a bare system has no /etc/hosts). */
 const char *fake_server_host_name(void);
 

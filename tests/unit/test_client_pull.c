@@ -261,7 +261,7 @@ START_TEST(test_compressed_body)
     ck_assert_int_eq(compress2(packed, &size, (const unsigned char *)text, sizeof text, 5), Z_OK);
     add_record("Orders", "", packed, size, 0x1, 10);
     add_record("Orders", "", packed, size, 0x301, 11);
-    add_record("Orders", "", "lz4?", 4, 0x101, 12);
+    add_record("Orders", "", "new?", 4, 0x401, 12);
     ck_assert_msg(ledgermq_pull(consumer, &queue, "*", 10, 32, 0, &result, &error) == LEDGERMQ_OK, "%s",
                   error.message);
     for (int i = 0; i < 2; i++) {
