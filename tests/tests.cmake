@@ -31,3 +31,8 @@ endif()
 add_executable(sql92_judge ${CMAKE_SOURCE_DIR}/tests/interop/sql92/sql92_judge.c)
 target_link_libraries(sql92_judge PRIVATE ledgermq_proto)
 set_target_properties(sql92_judge PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+# libledgermq as an application sees it.
+file(GLOB CLIENT_SUITE CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/interop/c/*.c)
+add_executable(libledgermq_suite ${CLIENT_SUITE})
+target_link_libraries(libledgermq_suite PRIVATE ledgermq_shared Threads::Threads)
+set_target_properties(libledgermq_suite PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)

@@ -73,6 +73,8 @@ class Ports:
 class Cluster:
     """A cluster in a temporary folder that is stopped and removed at the end."""
 
+    broker_name = "broker-a"
+
     def __init__(self, nodes=3, durability="A", settings=(), folder=None, stores=None):
         """stores: node -> folder that its store is to be in."""
         self.ports = Ports()
@@ -171,7 +173,7 @@ class Cluster:
 
     def leader_now(self):
         """Index of the node under id 0, None when no name server knows one."""
-        address = remoting.leader_address(self.namesrv_addr)
+        address = remoting.leader_address(self.namesrv_addr, self.broker_name)
         return None if address is None else (remoting.split_address(address)[1] - self.base - 100) // 10
 
     def leader(self, seconds=15, but=None):
