@@ -89,16 +89,16 @@ int exchange_send(const char *topic)
     return 0;
 }
 
-static int compare_texts(const void *a, const void *b)
+static int compare_lines(const void *a, const void *b)
 {
-    return strcmp(*(char *const *)a, *(char *const *)b);
+    return strcmp(a, b);
 }
 
-/* Prints the names, sorted, one a line. */
+/* Prints names and compression bits, sorted, one a line. */
 int exchange_read(const char *topic, size_t count)
 {
     static char expected[65536];
-    const char *names[64];
+    static char lines[64][80];
     struct ledgermq_client *client = new_client(NULL);
     struct inbox inbox;
     read_topic(client, topic, count, 20000, &inbox);
@@ -113,11 +113,11 @@ int exchange_read(const char *topic, size_t count)
         fill(expected, message->body_size, message->keys);
         if (memcmp(expected, message->body, message->body_size) != 0)
             FAIL("%s: another body (sysFlag %x)", message->keys, (unsigned)message->sys_flag);
-        names[i] = message->keys;
+        snprintf(lines[i], sizeof lines[i], "%s %x", message->keys, (unsigned)message->sys_flag & 0x701);
     }
-    qsort(names, inbox.count, sizeof names[0], compare_texts);
+    qsort(lines, inbox.count, sizeof lines[0], compare_lines);
     for (size_t i = 0; i < inbox.count; i++)
-        printf("%s\n", names[i]);
+        printf("%s\n", lines[i]);
     inbox_close(&inbox);
     ledgermq_client_free(client);
     return 0;

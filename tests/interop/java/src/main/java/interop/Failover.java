@@ -35,7 +35,7 @@ final class Failover {
         return List.of(Main.Scenario.alone("leader-killed", 120, Failover::leaderKilled));
     }
 
-    private static String cluster(String... arguments) throws Exception {
+    static String cluster(String... arguments) throws Exception {
         String[] command = new String[arguments.length + 1];
         command[0] = System.getenv("CLUSTER");
         System.arraycopy(arguments, 0, command, 1, arguments.length);

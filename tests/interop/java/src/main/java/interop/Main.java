@@ -8,10 +8,11 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import org.apache.rocketmq.common.MQVersion;
 
 /**
  * Runs the scenarios against the cluster at NAMESRV_ADDR, some at a time: a line for each and the sums at the end.
- * Arguments: --quick, and scenario names. Environment: SLOWNESS (factor on all time limits), CLUSTER and CLUSTER_DIR (see Failover).
+ * Arguments: --quick, and scenario names. Environment: SLOWNESS (factor on all time limits), and what Failover, SecondGroup and Exchange name.
  */
 public final class Main {
     static final int SLOWNESS = Integer.parseInt(System.getenv().getOrDefault("SLOWNESS", "1"));
@@ -52,7 +53,9 @@ public final class Main {
         List<Scenario> all = new ArrayList<>();
         all.addAll(Consuming.scenarios()); // these wait most, so they start first
         all.addAll(Producing.scenarios());
+        all.addAll(Exchange.scenarios());
         all.addAll(Failover.scenarios());
+        all.addAll(SecondGroup.scenarios()); // last: whoever makes a topic afterwards finds another group there
         all.removeIf(scenario -> quick && !scenario.quick || !names.isEmpty() && !names.contains(scenario.name));
 
         Main main = new Main();
@@ -109,6 +112,10 @@ public final class Main {
                 }
             }
         }
+    }
+
+    static boolean isVersion5() {
+        return MQVersion.CURRENT_VERSION >= MQVersion.Version.V5_0_0_SNAPSHOT.ordinal();
     }
 
     private Main() {
