@@ -26,6 +26,7 @@
 #include "broker/namesrv.h"
 #include "broker/processor_table.h"
 #include "broker/pull_hold.h"
+#include "broker/queue_lock.h"
 #include "broker/registrar.h"
 #include "broker/schedule.h"
 #include "broker/send_message_processor.h"
@@ -78,6 +79,7 @@ static void on_role_changed(void *context)
     LOG_INFO("role %s, term %llu, leader %s%s", dledger_role_name(state.role), (unsigned long long)state.term,
              state.leader < 0 ? "unknown" : state.members[state.leader].id, state.accepting ? ", accepts messages" : "");
     consumer_offset_role_changed(broker, state.term, state.role == DLEDGER_LEADER);
+    queue_lock_role_changed(broker->locks, state.term);
     schedule_role_changed(broker->schedule);
     transaction_role_changed(broker->transactions);
     forward_role_changed(broker->forward);

@@ -235,7 +235,7 @@ static void apply_offset(struct broker *broker, const Ledgermq__ConsumerOffset *
 static void apply_lock(struct broker *broker, const Ledgermq__QueueLock *lock)
 {
     check(queue_lock_put(broker->locks, slice_of_text(lock->group), slice_of_text(lock->topic), lock->queue_id, slice_of_text(lock->client_id),
-                         lock->renewed_ms),
+                         lock->renewed_ms, env_monotonic_us(&broker->env)),
           "a queue lock");
 }
 

@@ -91,7 +91,7 @@ static void lock_drop_if_idle(struct queue_lock_table *table, struct queue_lock 
 }
 
 int queue_lock_put(struct queue_lock_table *table, struct slice group, struct slice topic, int32_t queue_id, struct slice client_id,
-                   int64_t renewed_ms)
+                   int64_t renewed_ms, uint64_t now_us)
 {
     int code = 0;
     if (!name_is_legal(group) || !name_is_legal(topic))
@@ -119,7 +119,18 @@ int queue_lock_put(struct queue_lock_table *table, struct slice group, struct sl
     free(lock->client_id);
     lock->client_id = owner;
     lock->renewed_ms = renewed_ms;
+    lock->applied_us = now_us;
     return 0;
+}
+
+void queue_lock_role_changed(struct queue_lock_table *table, uint64_t term)
+{
+    struct queue_lock *lock, *next;
+    if (table == NULL || term == table->term)
+        return;
+    table->term = term;
+    HASH_ITER (hh, table->entries, lock, next)
+        lock->renewed_live_us = 0;
 }
 
 void queue_lock_remove_topic(struct queue_lock_table *table, struct slice topic)
@@ -251,13 +262,18 @@ static int proposal_submit(struct broker *broker, struct proposal *proposal, que
 
 /* ---- the leader's judgement ---- */
 
-/* When the lock was last renewed, on the monotonic clock. The recorded wall-clock time counts for a leader that has not seen a renewal itself. */
+/* When the lock was last renewed, on the monotonic clock. A leader that has not seen a renewal itself goes by the record: by its wall-clock time, but not
+ * further back than it was applied here, since that clock was another node's. */
 static uint64_t renewed_us(struct queue_lock *lock, int64_t now_ms, uint64_t now_us)
 {
     if (lock->renewed_live_us == 0) {
-        int64_t age_ms = now_ms - lock->renewed_ms - QUEUE_LOCK_RENEW_RECORD_MS;
+        int64_t age_ms = now_ms - lock->renewed_ms;
         uint64_t age_us = age_ms <= 0 ? 0 : (uint64_t)age_ms * 1000;
-        lock->renewed_live_us = now_us > age_us ? now_us - age_us : 1;
+        uint64_t since_us = now_us > age_us ? now_us - age_us : 1;
+        if (since_us < lock->applied_us)
+            since_us = lock->applied_us;
+        since_us += QUEUE_LOCK_RENEW_RECORD_MS * 1000ull;
+        lock->renewed_live_us = since_us > now_us ? now_us : since_us;
     }
     return lock->renewed_live_us;
 }

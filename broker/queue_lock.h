@@ -27,8 +27,9 @@ struct queue_lock {
     char *client_id;    /* NULL: not locked, only a record on its way */
     int64_t renewed_ms; /* as recorded */
 
-    /* Leader only, never in a snapshot. */
-    uint64_t renewed_live_us; /* newest renewal this leader has seen, monotonic; 0 = none */
+    /* This node's own, never in a snapshot. */
+    uint64_t applied_us;      /* when the record was applied here, monotonic: the clocks of two leaders need not agree */
+    uint64_t renewed_live_us; /* newest renewal that this leader has seen in its term, monotonic; 0 = none */
     char *proposed;          /* owner in the newest record on its way; "" = release */
     uint32_t proposals;      /* records on their way */
     UT_hash_handle hh;
@@ -37,6 +38,7 @@ struct queue_lock {
 struct queue_lock_table {
     struct queue_lock *entries; /* uthash by key */
     uint32_t count;
+    uint64_t term; /* that renewals were seen in */
 };
 
 int queue_lock_table_open(struct broker *broker, struct error *error);
@@ -60,11 +62,14 @@ int queue_lock_release(struct broker *broker, struct slice group, struct slice c
 /* The client leaves the group (request 35): releases all its locks there. Nothing to wait for; does nothing on a follower. */
 void queue_lock_release_client(struct broker *broker, struct slice group, struct slice client_id);
 
+/* Renewals that were seen in an earlier term say nothing of those that another leader saw after them. */
+void queue_lock_role_changed(struct queue_lock_table *table, uint64_t term);
+
 /* ---- for metadata.c ---- */
 
 /* Empty client_id: released. ERROR_NO_MEMORY, ERROR_BUSY at the limit. */
 int queue_lock_put(struct queue_lock_table *table, struct slice group, struct slice topic, int32_t queue_id, struct slice client_id,
-                   int64_t renewed_ms);
+                   int64_t renewed_ms, uint64_t now_us);
 void queue_lock_remove_topic(struct queue_lock_table *table, struct slice topic);
 void queue_lock_clear(struct queue_lock_table *table);
 

@@ -55,7 +55,7 @@ def delayed_messages_once_over_failover():
         deaths = []
         for number, (begin, end) in enumerate(due):
             leader = cluster.leader()
-            frozen = chance.uniform(0.05, 0.15) if number % 2 == 0 else None
+            frozen = chance.uniform(0.05, 0.15) if number % 5 < 4 else None
             aim = begin + chance.random() * min(end - begin, 400) - (0 if frozen is None else frozen * 500)
             time.sleep(max(0.0, aim / 1000 - time.time()))
             deaths.append(kill_leader(cluster, leader, frozen))

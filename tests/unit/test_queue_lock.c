@@ -150,7 +150,7 @@ START_TEST(a_new_leader_allows_for_renewals_that_it_has_not_seen)
 {
     struct queue_lock_table *table = broker->locks;
     /* As applied on a follower: nothing seen live. */
-    ck_assert_int_eq(queue_lock_put(table, G, SLICE_LITERAL("T"), 0, A, env_now_ms(&broker->env)), 0);
+    ck_assert_int_eq(queue_lock_put(table, G, SLICE_LITERAL("T"), 0, A, env_now_ms(&broker->env), env_monotonic_us(&broker->env)), 0);
     broker_state_pass(&state, QUEUE_LOCK_EXPIRE_OFFLINE_MS + QUEUE_LOCK_RENEW_RECORD_MS);
     ck_assert_int_eq(try_lock(B), 0);
     ck_assert(!granted);
@@ -161,9 +161,35 @@ END_TEST
 
 START_TEST(a_clock_that_was_set_back_does_not_hold_locks_for_ever)
 {
-    ck_assert_int_eq(queue_lock_put(broker->locks, G, SLICE_LITERAL("T"), 0, A, env_now_ms(&broker->env) + 3600000), 0);
+    ck_assert_int_eq(queue_lock_put(broker->locks, G, SLICE_LITERAL("T"), 0, A, env_now_ms(&broker->env) + 3600000, env_monotonic_us(&broker->env)), 0);
     ck_assert_int_eq(try_lock(B), 0); /* counts from now on */
     broker_state_pass(&state, QUEUE_LOCK_EXPIRE_OFFLINE_MS + 1);
+    lock(B);
+}
+END_TEST
+
+START_TEST(a_clock_that_is_ahead_of_the_earlier_leaders_ends_no_lock)
+{
+    ck_assert_int_eq(queue_lock_put(broker->locks, G, SLICE_LITERAL("T"), 0, A, env_now_ms(&broker->env) - 3600000, env_monotonic_us(&broker->env)), 0);
+    ck_assert_int_eq(try_lock(B), 0);
+    ck_assert(!granted);
+    broker_state_pass(&state, QUEUE_LOCK_EXPIRE_OFFLINE_MS + 1);
+    lock(B);
+}
+END_TEST
+
+/* It leads, another one leads and sees a renewal that it does not record, and it leads again. */
+START_TEST(renewals_of_an_earlier_term_are_not_the_last_ones)
+{
+    queue_lock_role_changed(broker->locks, 3);
+    lock(A);
+    queue_lock_role_changed(broker->locks, 4);
+    broker_state_pass(&state, QUEUE_LOCK_RENEW_RECORD_MS - 1);
+    queue_lock_role_changed(broker->locks, 5);
+    broker_state_pass(&state, QUEUE_LOCK_EXPIRE_OFFLINE_MS);
+    ck_assert_int_eq(try_lock(B), 0);
+    ck_assert(!granted);
+    broker_state_pass(&state, 2);
     lock(B);
 }
 END_TEST
@@ -226,6 +252,8 @@ int main(void)
     tcase_add_test(test, an_owner_that_is_gone_keeps_it_for_half_a_minute);
     tcase_add_test(test, a_new_leader_allows_for_renewals_that_it_has_not_seen);
     tcase_add_test(test, a_clock_that_was_set_back_does_not_hold_locks_for_ever);
+    tcase_add_test(test, a_clock_that_is_ahead_of_the_earlier_leaders_ends_no_lock);
+    tcase_add_test(test, renewals_of_an_earlier_term_are_not_the_last_ones);
     tcase_add_test(test, releases);
     tcase_add_test(test, refusals);
     tcase_add_test(test, a_topic_deleted_while_a_record_is_on_its_way);
