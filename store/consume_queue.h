@@ -18,20 +18,21 @@ struct consume_queue_unit {
 };
 
 struct consume_queue {
-    struct mapped_file_queue files;
-    char *topic;
+    /* What an append touches stands together: with thousands of queues each line of it comes from memory. */
     int32_t queue_id;
-    int64_t min_offset; /* first unit whose record is still retained */
+    uint32_t tail_units; /* private: how many units fit at tail before anything has to be looked at again */
+    uint8_t *tail;       /* private: where the next unit goes */
     int64_t max_offset; /* next unit to be written; only committed entries get here */
     int64_t max_physical_offset; /* end of the last record: offset + size */
-    bool dirty;         /* units not synced since the last consume_queue_sync */
-
     /* Leader only: next queue offset to hand out (>= max_offset). Owned by the append path; reset when leadership begins. */
     int64_t append_offset;
+    bool dirty; /* units not synced since the last consume_queue_sync */
 
-    /* Private: where the next unit goes, and how many fit there before anything has to be looked at again. */
-    uint8_t *tail;
-    uint32_t tail_units;
+    int64_t min_offset; /* first unit whose record is still retained */
+    struct mapped_file_queue files;
+    char *topic;
+
+    /* Private. */
     uint64_t reserved_end; /* byte up to which the last file has disk blocks for sure */
     uint64_t dirty_from;   /* first byte not synced, when dirty */
     uint64_t dirty_to;     /* bytes behind the end that were cleared up to here and not synced, 0 = none */

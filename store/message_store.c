@@ -24,14 +24,15 @@ struct consume_queue *message_store_queue(struct message_store *store, struct sl
 
 void message_store_each_queue(struct message_store *store, void (*each)(void *argument, struct consume_queue *queue), void *argument)
 {
-    struct queue_node *node, *next;
-    HASH_ITER(hh, store->queues->head, node, next)
+    for (struct queue_node *node = store->queues->head, *next; node != NULL; node = next) {
+        next = node->next;
         each(argument, &node->queue);
+    }
 }
 
 void message_store_reset_append_offsets(struct message_store *store)
 {
-    for (struct queue_node *node = store->queues->head; node != NULL; node = node->hh.next)
+    for (struct queue_node *node = store->queues->head; node != NULL; node = node->next)
         node->queue.append_offset = node->queue.max_offset;
 }
 
@@ -132,7 +133,7 @@ int message_store_recover(struct message_store *store, int64_t position, struct 
     bool any = false;
     int rv;
 
-    for (node = table->head; node != NULL; node = node->hh.next) {
+    for (node = table->head; node != NULL; node = node->next) {
         bool damaged;
         any = any || node->queue.files.count > 0;
         rv = consume_queue_recover(&node->queue, position, &damaged, error);
@@ -169,7 +170,7 @@ int message_store_recover(struct message_store *store, int64_t position, struct 
         /* Nothing may be ahead of where dispatching begins: between there and here a topic may have been deleted and made anew, and its
          * later units would be in the way of the earlier ones. */
         LOG_WARN("queues and index are completed from log position %lld on (%lld bytes)", (long long)resume, (long long)(position - resume));
-        for (node = table->head; node != NULL; node = node->hh.next) {
+        for (node = table->head; node != NULL; node = node->next) {
             rv = consume_queue_truncate(&node->queue, resume, error);
             if (rv != 0)
                 return rv;
@@ -181,7 +182,7 @@ int message_store_recover(struct message_store *store, int64_t position, struct 
                 return rv;
         }
     }
-    for (node = table->head; node != NULL; node = node->hh.next) {
+    for (node = table->head; node != NULL; node = node->next) {
         struct consume_queue *queue = &node->queue;
         if (store->records_lost) {
             rv = consume_queue_clear_tail(queue, error);
@@ -229,8 +230,9 @@ int message_store_delete_topic(struct message_store *store, struct slice topic)
     bool any = false;
     if (!queue_table_is_safe(topic))
         return ERROR_INVALID;
-    HASH_ITER(hh, table->head, node, next) {
-        if (node->topic_size != topic.size || memcmp(node->key, topic.data, topic.size) != 0)
+    for (node = table->head; node != NULL; node = next) {
+        next = node->next;
+        if (node->topic_size != topic.size || memcmp(node->topic, topic.data, topic.size) != 0)
             continue;
         any = true;
         int rv = mapped_file_queue_destroy(&node->queue.files, &error);
@@ -256,7 +258,7 @@ int message_store_trim(struct message_store *store, int64_t physical_offset)
 {
     struct queue_table *table = store->queues;
     int result = 0;
-    for (struct queue_node *node = table->head; node != NULL; node = node->hh.next) {
+    for (struct queue_node *node = table->head; node != NULL; node = node->next) {
         struct error error = {0};
         int rv = consume_queue_correct_min(&node->queue, physical_offset, &error);
         if (rv != 0) {

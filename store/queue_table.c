@@ -1,3 +1,5 @@
+#include "store/queue_table.h"
+
 #include "proto/hash.h"
 
 #include <errno.h>
@@ -9,13 +11,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-/* Set when an element could not be added; uthash then leaves the table as it was. */
-static bool hash_out_of_memory;
-#define HASH_NONFATAL_OOM 1
-#define uthash_nonfatal_oom(element) (hash_out_of_memory = true)
-#include "store/queue_table.h"
-
 #define SCHEDULE_TOPIC "SCHEDULE_TOPIC_XXXX"
+#define SLOTS_MIN 64u
 
 static unsigned hash_of(struct slice topic, int32_t queue_id)
 {
@@ -25,25 +22,66 @@ static unsigned hash_of(struct slice topic, int32_t queue_id)
 
 static bool is_key(const struct queue_node *node, struct slice topic, int32_t queue_id)
 {
-    return node->queue.queue_id == queue_id && node->topic_size == topic.size && memcmp(node->key, topic.data, topic.size) == 0;
+    return node->queue.queue_id == queue_id && node->topic_size == topic.size && memcmp(node->topic, topic.data, topic.size) == 0;
 }
+
+/* ---- slots ---- */
+
+static void put_slot(struct queue_slot *slots, size_t count, struct queue_node *node)
+{
+    size_t at = node->hash & (count - 1);
+    while (slots[at].node != NULL)
+        at = (at + 1) & (count - 1);
+    slots[at] = (struct queue_slot){node->hash, node};
+}
+
+/* Room for one more. */
+static bool grow(struct queue_table *table)
+{
+    if (table->count < table->slot_count / 2)
+        return true;
+    size_t count = table->slot_count == 0 ? SLOTS_MIN : table->slot_count * 2;
+    struct queue_slot *slots = calloc(count, sizeof *slots);
+    if (slots == NULL)
+        return false;
+    for (struct queue_node *node = table->head; node != NULL; node = node->next)
+        put_slot(slots, count, node);
+    free(table->slots);
+    table->slots = slots;
+    table->slot_count = count;
+    return true;
+}
+
+/* No gap may come between a queue and the slot of its hash: what stands behind the one that goes moves up. */
+static void clear_slot(struct queue_table *table, const struct queue_node *node)
+{
+    size_t mask = table->slot_count - 1;
+    size_t gap = node->hash & mask;
+    while (table->slots[gap].node != node)
+        gap = (gap + 1) & mask;
+    for (size_t at = (gap + 1) & mask; table->slots[at].node != NULL; at = (at + 1) & mask) {
+        size_t home = table->slots[at].hash & mask;
+        if (((at - home) & mask) >= ((at - gap) & mask)) {
+            table->slots[gap] = table->slots[at];
+            gap = at;
+        }
+    }
+    table->slots[gap] = (struct queue_slot){0};
+}
+
+/* ---- queues ---- */
 
 struct queue_node *queue_table_find(struct queue_table *table, struct slice topic, int32_t queue_id)
 {
-    if (topic.size == 0 || topic.size > QUEUE_TABLE_TOPIC_MAX)
+    if (topic.size == 0 || topic.size > QUEUE_TABLE_TOPIC_MAX || table->slot_count == 0)
         return NULL;
     unsigned hash = hash_of(topic, queue_id);
-    struct queue_node **recent = &table->recent[hash % QUEUE_TABLE_RECENT];
-    if (*recent != NULL && (*recent)->hash == hash && is_key(*recent, topic, queue_id))
-        return *recent;
-    uint8_t key[QUEUE_TABLE_TOPIC_MAX + sizeof queue_id];
-    struct queue_node *node;
-    memcpy(key, topic.data, topic.size);
-    memcpy(key + topic.size, &queue_id, sizeof queue_id);
-    HASH_FIND_BYHASHVALUE(hh, table->head, key, topic.size + sizeof queue_id, hash, node);
-    if (node != NULL)
-        *recent = node;
-    return node;
+    size_t mask = table->slot_count - 1;
+    for (size_t at = hash & mask; table->slots[at].node != NULL; at = (at + 1) & mask) {
+        if (table->slots[at].hash == hash && is_key(table->slots[at].node, topic, queue_id))
+            return table->slots[at].node;
+    }
+    return NULL;
 }
 
 bool queue_table_is_safe(struct slice topic)
@@ -69,30 +107,25 @@ struct queue_node *queue_table_add(struct queue_table *table, struct slice topic
         error_set(error, ERROR_INVALID, "queue %s %d: path too long", name, (int)queue_id);
         return NULL;
     }
-    size_t key_size = topic.size + sizeof queue_id;
-    struct queue_node *node = calloc(1, sizeof *node + key_size);
+    struct queue_node *node = grow(table) ? calloc(1, sizeof *node + topic.size) : NULL;
     if (node == NULL) {
         error_set(error, ERROR_NO_MEMORY, "queue %s %d: out of memory", name, (int)queue_id);
         return NULL;
     }
     node->hash = hash_of(topic, queue_id);
-    node->topic_size = (uint32_t)topic.size;
+    node->topic_size = (uint16_t)topic.size;
     node->schedule = slice_equal_text(topic, SCHEDULE_TOPIC);
     node->key_seed = java_string_hash_continue(java_string_hash(topic), SLICE_LITERAL("#"));
-    memcpy(node->key, topic.data, topic.size);
-    memcpy(node->key + topic.size, &queue_id, sizeof queue_id);
+    memcpy(node->topic, topic.data, topic.size);
     if (consume_queue_open(&node->queue, table->env, dir, name, queue_id, table->file_size, error) != 0) {
         free(node);
         return NULL;
     }
-    hash_out_of_memory = false;
-    HASH_ADD_KEYPTR_BYHASHVALUE(hh, table->head, node->key, key_size, node->hash, node);
-    if (hash_out_of_memory) {
-        consume_queue_close(&node->queue);
-        free(node);
-        error_set(error, ERROR_NO_MEMORY, "queue %s %d: out of memory", name, (int)queue_id);
-        return NULL;
-    }
+    put_slot(table->slots, table->slot_count, node);
+    table->count++;
+    node->previous = table->last;
+    *(table->last == NULL ? &table->head : &table->last->next) = node;
+    table->last = node;
     return node;
 }
 
@@ -208,9 +241,10 @@ void queue_table_remove(struct queue_table *table, struct queue_node *node)
             break;
         }
     }
-    if (table->recent[node->hash % QUEUE_TABLE_RECENT] == node)
-        table->recent[node->hash % QUEUE_TABLE_RECENT] = NULL;
-    HASH_DELETE(hh, table->head, node);
+    clear_slot(table, node);
+    table->count--;
+    *(node->previous == NULL ? &table->head : &node->previous->next) = node->next;
+    *(node->next == NULL ? &table->last : &node->next->previous) = node->previous;
     consume_queue_close(&node->queue);
     free(node);
 }
@@ -221,10 +255,11 @@ void queue_table_free(struct queue_table *table)
         return;
     table->dirty = NULL;
     for (struct queue_node *node = table->head, *next; node != NULL; node = next) {
-        next = node->hh.next;
+        next = node->next;
         node->listed = false;
         queue_table_remove(table, node);
     }
+    free(table->slots);
     free(table->dir);
     free(table);
 }

@@ -1,4 +1,5 @@
-/* All queues of a broker, found by topic and queue id: one hash of the topic's bytes, and mostly not even a walk through a bucket.
+/* All queues of a broker, found by topic and queue id. With thousands of queues in turn each look-up finds nothing in the processor's caches, so it
+ * touches as little as can be: a slot, and the lines of the queue itself that an append needs anyway.
  *
  * Part of the message store; nobody else includes it. Follows DefaultMessageStore.consumeQueueTable.
  */
@@ -8,21 +9,24 @@
 #include "proto/buffer.h"
 #include "store/consume_queue.h"
 
-#include <uthash.h>
-
 #define QUEUE_TABLE_TOPIC_MAX 255u /* a directory's name; RocketMQ 5's %RETRY% topics may be that long */
-#define QUEUE_TABLE_RECENT 256u
 
 struct queue_node {
-    struct consume_queue queue;
-    UT_hash_handle hh;
-    struct queue_node *dirty_next;
-    bool listed;      /* stands in the dirty list */
-    bool schedule;    /* of SCHEDULE_TOPIC_XXXX */
-    int32_t key_seed; /* Java hash of topic + "#", what the index's key hashes begin with */
     unsigned hash;
-    uint32_t topic_size;
-    uint8_t key[]; /* topic, then the queue id */
+    int32_t key_seed; /* Java hash of topic + "#", what the index's key hashes begin with */
+    uint16_t topic_size;
+    bool listed;   /* stands in the dirty list */
+    bool schedule; /* of SCHEDULE_TOPIC_XXXX */
+    struct consume_queue queue;
+    struct queue_node *next, *previous; /* all of them, in the order in which they came */
+    struct queue_node *dirty_next;
+    uint8_t topic[];
+};
+
+/* Open addressing: a queue stands in the slot of its hash or, if that is taken, in the next free one behind it. */
+struct queue_slot {
+    unsigned hash;
+    struct queue_node *node; /* NULL: free */
 };
 
 struct queue_table {
@@ -30,8 +34,10 @@ struct queue_table {
     uint64_t file_size;
     char *dir;       /* .../consumequeue */
     bool dir_dirty;  /* a name in it came or went */
-    struct queue_node *head;
-    struct queue_node *recent[QUEUE_TABLE_RECENT]; /* most records go to a queue that was used a moment ago */
+    struct queue_node *head, *last;
+    struct queue_slot *slots;
+    size_t slot_count; /* a power of two, at least twice as many as queues */
+    size_t count;
     struct queue_node *dirty; /* queues with something to sync */
 };
 

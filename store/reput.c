@@ -86,9 +86,9 @@ static int place_unit(const struct message_store *store, const struct consume_qu
 {
     struct consume_queue_unit unit;
     *append = true;
-    if (queue->files.count == 0)
-        return 0;
     if (dispatch->queue_offset == queue->max_offset && dispatch->physical_offset >= queue->max_physical_offset)
+        return 0;
+    if (queue->files.count == 0)
         return 0;
     *append = false;
     if (consume_queue_get_any(queue, dispatch->queue_offset, &unit) && unit.physical_offset == dispatch->physical_offset &&
