@@ -163,6 +163,11 @@ struct ledgermq_producer_options {
     const struct ledgermq_check_forbidden_hook *check_forbidden_hooks; /* likewise */
     size_t check_forbidden_hook_count;
     const struct ledgermq_transaction_listener *transaction_listener; /* copied; NULL: no transactions */
+    /* Writes of each message that is stored, in the trace topic, when and where it was sent and how long that took, for
+     * mqadmin queryMsgTraceById and its like, where the broker's traceOn is set: false. Traces go out in the
+     * background, from a group of their own; those that fail are dropped. */
+    bool trace_enable;
+    const char *trace_topic; /* NULL: RMQ_SYS_TRACE_TOPIC */
 };
 
 LEDGERMQ_API void ledgermq_producer_options_init(struct ledgermq_producer_options *options);

@@ -7,6 +7,7 @@
 #include "client/namespace_util.h"
 #include "client/request_reply.h"
 #include "client/send.h"
+#include "client/trace_dispatcher.h"
 #include "client/transaction_check.h"
 #include "proto/response_code.h"
 #include "proto/topic_validator.h"
@@ -153,6 +154,8 @@ static int check_options(const struct ledgermq_producer_options *options, const 
     if (options->compression_level < 1 || options->compression_level > most)
         return error_set(error, ERROR_INVALID, "producer options: compression_level %d is not from 1 to %d",
                          options->compression_level, most);
+    if (options->trace_topic != NULL && topic_validate(slice_of_text(options->trace_topic), error) != 0)
+        return ERROR_INVALID;
     for (size_t i = 0; i < options->check_forbidden_hook_count; i++)
         if (options->check_forbidden_hooks[i].allows == NULL)
             return error_set(error, ERROR_INVALID, "producer options: check-forbidden hook %zu has no function", i);
@@ -191,6 +194,7 @@ static bool take_options(struct ledgermq_producer *producer, const char *group)
     options->send_hooks = sends;
     options->check_forbidden_hooks = checks;
     options->transaction_listener = listener;
+    options->trace_topic = NULL; /* the dispatcher has it */
     return good && options->group != NULL && options->create_topic_key != NULL && producer->group != NULL;
 }
 
@@ -203,6 +207,18 @@ static void options_close(struct ledgermq_producer *producer)
     free((void *)(uintptr_t)producer->options.check_forbidden_hooks);
     free((void *)(uintptr_t)producer->options.transaction_listener);
     free(producer->group);
+}
+
+/* Frees what nobody uses any more: it is in no list, and no send is under way. */
+static void producer_discard(struct ledgermq_producer *producer)
+{
+    check_thread_free(producer->checks);
+    trace_dispatcher_free(producer->trace);
+    latency_fault_tolerance_close(&producer->tolerance);
+    uv_cond_destroy(&producer->idle);
+    uv_mutex_destroy(&producer->lock);
+    options_close(producer);
+    free(producer);
 }
 
 int ledgermq_producer_new(struct ledgermq_client *client, const struct ledgermq_producer_options *given,
@@ -242,11 +258,19 @@ int ledgermq_producer_new(struct ledgermq_client *client, const struct ledgermq_
     if (producer->options.transaction_listener != NULL) {
         rv = check_thread_new(producer, &producer->checks, &error);
         if (rv != 0)
-            goto destroy_cond;
+            goto discard;
+    }
+    int traced = producer->options.trace_enable
+                     ? trace_dispatcher_new(client, producer->options.group, options.trace_topic, &producer->trace,
+                                            public_error)
+                     : LEDGERMQ_OK;
+    if (traced != LEDGERMQ_OK) {
+        producer_discard(producer);
+        return traced;
     }
     rv = client_group_register(client, producer->group, false);
     if (rv != 0)
-        goto free_checks;
+        goto discard;
     uv_mutex_lock(&client->lock);
     producer->next = client->producers;
     client->producers = producer;
@@ -254,10 +278,9 @@ int ledgermq_producer_new(struct ledgermq_client *client, const struct ledgermq_
     *out = producer;
     return LEDGERMQ_OK;
 
-free_checks:
-    check_thread_free(producer->checks);
-destroy_cond:
-    uv_cond_destroy(&producer->idle);
+discard:
+    producer_discard(producer);
+    return client_error(public_error, rv, 0, &error);
 destroy_lock:
     uv_mutex_destroy(&producer->lock);
 free_producer:
@@ -287,10 +310,5 @@ void ledgermq_producer_free(struct ledgermq_producer *producer)
         at = &(*at)->next;
     *at = producer->next;
     uv_mutex_unlock(&client->lock);
-    check_thread_free(producer->checks);
-    latency_fault_tolerance_close(&producer->tolerance);
-    uv_cond_destroy(&producer->idle);
-    uv_mutex_destroy(&producer->lock);
-    options_close(producer);
-    free(producer);
+    producer_discard(producer);
 }

@@ -5,6 +5,7 @@
 
 #include "client/namespace_util.h"
 #include "client/queue_selector.h"
+#include "client/trace_dispatcher.h"
 #include "proto/headers.h"
 #include "proto/request_code.h"
 #include "proto/response_code.h"
@@ -283,6 +284,8 @@ static void succeeded(struct send *send, const struct remoting_command *answer, 
     memcpy(result.queue.broker_name, send->broker_name, sizeof result.queue.broker_name);
     result.queue.queue_id = header.queue_id;
     send_hooks_after(send, &result, NULL);
+    if (producer->trace != NULL)
+        trace_dispatcher_sent(producer->trace, send, &result, answer);
     if (status != LEDGERMQ_SEND_OK && try_another_broker(send, &result)) {
         send->failed_once = true;
         send->quick_failures = 0;

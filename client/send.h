@@ -53,6 +53,7 @@ struct send {
 };
 
 struct check_thread;
+struct trace_dispatcher;
 
 struct ledgermq_producer {
     struct ledgermq_client *client;
@@ -60,6 +61,7 @@ struct ledgermq_producer {
     struct ledgermq_producer_options options; /* texts and lists are ours; group without the namespace */
     char *group;                              /* with the namespace */
     struct check_thread *checks;              /* NULL: no transaction listener */
+    struct trace_dispatcher *trace;           /* NULL: none */
     uv_mutex_t lock;
     uv_cond_t idle;
     bool closing;

@@ -88,6 +88,13 @@ static void tear_down(void)
 
 static struct ledgermq_message plain = {.topic = "Orders", .body = "hello", .body_size = 5};
 
+static void ignore(void *context, const struct ledgermq_send_result *result, const struct ledgermq_error *its_error)
+{
+    (void)context;
+    (void)result;
+    (void)its_error;
+}
+
 /* --- batches ---- */
 
 START_TEST(test_batch)
@@ -427,6 +434,70 @@ START_TEST(test_silent_machine)
 }
 END_TEST
 
+/* --- trace ---- */
+
+static char trace_body[4096], trace_keys[512];
+static atomic_int traces;
+
+static enum fake_reaction trace_script(struct fake_cluster *its, int index, struct remoting_command *request,
+                                       struct buffer *out)
+{
+    if (!slice_equal_text(remoting_ext(request, "b"), "RMQ_SYS_TRACE_TOPIC")) {
+        enum fake_reaction reaction = script(its, index, request, out);
+        return reaction;
+    }
+    struct slice keys = message_property(remoting_ext(request, "i"), "KEYS");
+    keep_text(trace_keys, sizeof trace_keys, keys);
+    keep_text(trace_body, sizeof trace_body, request->body);
+    keep_text(last.group, sizeof last.group, remoting_ext(request, "a"));
+    traces++;
+    fake_answer_send(out, request, 0, 1);
+    return FAKE_ANSWER;
+}
+
+START_TEST(test_trace)
+{
+    struct ledgermq_message message = plain;
+    struct ledgermq_send_result result;
+    char wanted[1024];
+    cluster.script = trace_script;
+    options.trace_enable = true;
+    make_producer();
+    message.tags = "TagA";
+    message.keys = "k1";
+    ck_assert_int_eq(ledgermq_send(producer, &message, &result, &error), LEDGERMQ_OK);
+    ck_assert(fake_cluster_wait(&traces, 1));
+    pthread_mutex_lock(&cluster.lock);
+    /* Pub, time, region, group, topic, id, tags, keys, broker, size, took, type, offset id, success */
+    char *fields[14], *rest = trace_body;
+    for (int i = 0; i < 14; i++)
+        ck_assert_ptr_nonnull(fields[i] = strsep(&rest, "\001"));
+    ck_assert_ptr_null(rest);
+    ck_assert_str_eq(fields[0], "Pub");
+    ck_assert_str_eq(fields[2], "DefaultRegion");
+    ck_assert_str_eq(fields[3], "TestProducer");
+    ck_assert_str_eq(fields[4], "Orders");
+    ck_assert_str_eq(fields[5], result.message_id);
+    ck_assert_str_eq(fields[6], "TagA");
+    ck_assert_str_eq(fields[7], "k1");
+    ck_assert_str_eq(fields[8], cluster.brokers[result.queue.broker_name[7] - '0'].address);
+    ck_assert_str_eq(fields[9], "5");
+    ck_assert_str_eq(fields[11], "0");
+    ck_assert_str_eq(fields[12], result.offset_message_id);
+    ck_assert_str_eq(fields[13], "true\002");
+    snprintf(wanted, sizeof wanted, "%s k1", result.message_id);
+    ck_assert_str_eq(trace_keys, wanted);
+    ck_assert_str_eq(last.group, "_INNER_TRACE_PRODUCER-TestProducer-PRODUCE");
+    pthread_mutex_unlock(&cluster.lock);
+    /* What is gathered leaves before the producer does. */
+    for (int i = 0; i < 250; i++)
+        ck_assert_int_eq(ledgermq_send_async(producer, &message, NULL, ignore, NULL, &error), LEDGERMQ_OK);
+    ledgermq_producer_free(producer);
+    ck_assert_int_ge(traces, 4);
+    ck_assert_int_lt(traces, 200);
+}
+END_TEST
+
 /* --- namespace ---- */
 
 START_TEST(test_namespace)
@@ -498,6 +569,7 @@ int main(void)
     tcase_add_test(tcase, test_own_retry_codes);
     tcase_add_test(tcase, test_timeout_of_one_send);
     tcase_add_test(tcase, test_silent_machine);
+    tcase_add_test(tcase, test_trace);
     tcase_add_test(tcase, test_namespace);
     tcase_add_test(tcase, test_bad_options);
     suite_add_tcase(suite, tcase);

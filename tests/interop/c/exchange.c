@@ -73,6 +73,7 @@ int exchange_send(const char *topic)
         MUST(ledgermq_send(producer, write_letter(&letters[0], topic, names[type], 30000), NULL, &error));
         ledgermq_producer_free(producer);
     }
+    options.trace_enable = true;
     MUST(ledgermq_producer_new(client, &options, &producer, &error));
     MUST(ledgermq_send(producer, write_letter(&letters[0], topic, "plain", 100), NULL, &error));
     for (int i = 0; i < 3; i++)

@@ -5,13 +5,19 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import org.apache.rocketmq.client.QueryResult;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.TransactionListener;
 import org.apache.rocketmq.client.producer.TransactionMQProducer;
+import org.apache.rocketmq.client.trace.TraceBean;
+import org.apache.rocketmq.client.trace.TraceContext;
+import org.apache.rocketmq.client.trace.TraceDataEncoder;
+import org.apache.rocketmq.client.trace.TraceType;
 import org.apache.rocketmq.client.utils.MessageUtil;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
@@ -21,6 +27,7 @@ import org.apache.rocketmq.common.message.MessageExt;
  * it the scenarios are skipped. A message's key is its name, and its body the name and a bar as often as they fit into the size in property `size`.
  */
 final class Exchange {
+    private static final String TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC";
     private static final String COMPRESSION = "rocketmq.message.compressType";
 
     private Exchange() {
@@ -78,6 +85,28 @@ final class Exchange {
         }
         Check.equal(Map.of("batch-0", 200, "batch-1", 200, "batch-2", 200, "committed", 5000, "lz4", 30000, "plain", 100, "zlib", 30000, "zstd", 30000),
             sizes, "names and sizes");
+        MessageExt plain = inbox.messages().stream().filter(message -> "plain".equals(message.getKeys())).findFirst().orElseThrow();
+        // A message's id is a key of its trace.
+        Check.becomes(10, true, () -> traced(plain), "trace of " + plain.getMsgId());
+    }
+
+    private static boolean traced(MessageExt message) throws Exception {
+        QueryResult found;
+        try {
+            found = Fixture.admin().queryMessage(TRACE_TOPIC, message.getMsgId(), 10, 0, System.currentTimeMillis() + 60_000);
+        } catch (MQClientException notYet) {
+            return false;
+        }
+        for (MessageExt trace : found.getMessageList()) {
+            for (TraceContext context : TraceDataEncoder.decoderFromTraceDataString(Fixture.body(trace))) {
+                TraceBean bean = context.getTraceBeans().get(0);
+                if (context.getTraceType() == TraceType.Pub && bean.getMsgId().equals(message.getMsgId()) && bean.getTopic().equals(message.getTopic())
+                    && bean.getKeys().equals("plain") && bean.getTags().equals("letter") && bean.getBodyLength() == 100 && context.isSuccess()) {
+                    return true;
+                }
+            }
+        }
+        return false;
     }
 
     private static void toC(Fixture f) throws Exception {
