@@ -93,11 +93,11 @@ static void unregister_client(struct broker *broker, struct request *request)
         reply_error(broker, &request->reply_to, &error);
         return;
     }
-    if (client_registry_unregister(broker, request->reply_to.connection_id, header.producer_group, header.consumer_group)) {
-        struct client_group *group = client_registry_consumer_group(broker->clients, header.consumer_group);
-        if (group == NULL || client_registry_channel(group, header.client_id) == NULL)
-            queue_lock_release_client(broker, header.consumer_group, header.client_id);
-    }
+    client_registry_unregister(broker, request->reply_to.connection_id, header.producer_group, header.consumer_group);
+    /* Also when it was not registered here: a client may lock queues at a new leader, and leave, before its first heart-beat there. */
+    struct client_group *group = client_registry_consumer_group(broker->clients, header.consumer_group);
+    if (header.consumer_group.size > 0 && (group == NULL || client_registry_channel(group, header.client_id) == NULL))
+        queue_lock_release_client(broker, header.consumer_group, header.client_id);
     reply_simple(broker, &request->reply_to, RESPONSE_SUCCESS, NULL);
 }
 

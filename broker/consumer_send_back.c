@@ -164,6 +164,15 @@ static void count_for(struct send_back *back, struct slice origin, int32_t sched
     back->schedule_queue = schedule_queue;
 }
 
+/* The group may have got more retry queues since its retry topic was made; nobody would read what is stored in those (Java stores it there). */
+static int32_t random_queue(struct send_back *back, const struct subscription_group_config *group, const struct topic_entry *retry)
+{
+    int32_t count = group->retry_queue_nums;
+    if (count > retry->config.read_queue_nums)
+        count = retry->config.read_queue_nums;
+    return count <= 1 ? 0 : (int32_t)(env_random(&back->broker->env) % (uint64_t)count);
+}
+
 /* The record's bytes are here. retry: the group's retry topic. */
 static void append_again(struct send_back *back, struct slice bytes, const struct subscription_group_config *group, struct topic_entry *retry)
 {
@@ -179,7 +188,7 @@ static void append_again(struct send_back *back, struct slice bytes, const struc
     struct topic_entry *topic = dead ? need_topic(back, TOPIC_DLQ_PREFIX, 1) : retry;
     if (topic == NULL)
         return;
-    int32_t queue_id = dead ? 0 : (int32_t)(env_random(&broker->env) % (uint64_t)group->retry_queue_nums);
+    int32_t queue_id = dead ? 0 : random_queue(back, group, retry);
     int level = 0;
     if (!dead) {
         level = back->delay_level == 0 ? 3 + record.reconsume_times : back->delay_level;

@@ -253,6 +253,9 @@ def a_queue_lock_outlives_the_leader():
             heart_beat(client, "A", "g")
             check(client.request(UNREGISTER, {"clientID": "A", "consumerGroup": "g"}).code == 0, "35")
             check(locked(client.request(LOCK, None, lock_body("B", "g", [0, 1, 2, 3]))) == [0, 1, 2, 3], "free after 35")
+            # B leaves before its first heart-beat to this leader.
+            check(client.request(UNREGISTER, {"clientID": "B", "consumerGroup": "g"}).code == 0, "35")
+            check(locked(client.request(LOCK, None, lock_body("C", "g", [0, 1, 2, 3]))) == [0, 1, 2, 3], "free after 35 without a heart-beat")
 
 
 @case

@@ -99,9 +99,25 @@ def send_backs_and_dead_letters():
             for wrong in (position + 1, position - 1, 0, 1 << 50, -5):
                 answer = client.request(SEND_BACK, back_fields(wrong))
                 check(answer.code == 1 and answer.remark == f"look message by offset failed, {wrong}", f"R7: {wrong}: {answer}")
+            position, _ = send(b"small")
             # No retry queues: dropped, and said to be done.
             check(client.request(UPDATE_GROUP, None, b'{"groupName":"none","retryQueueNums":0}').code == 0, "200")
             back(position, "none")
+            # More retry queues than the retry topic, which was made before, has: none goes where nobody reads.
+            check(client.request(UPDATE_GROUP, None, b'{"groupName":"g","retryQueueNums":16}').code == 0, "200")
+            before = max_offset(client, "%RETRY%g")
+            for _ in range(20):
+                back(position, delayLevel=1)
+            wait_for("all in the one queue", 5, lambda: max_offset(client, "%RETRY%g") == before + 20)
+            # As many as the group says, when it is the first to say so.
+            check(client.request(UPDATE_GROUP, None, b'{"groupName":"many","retryQueueNums":4}').code == 0, "200")
+            for _ in range(20):
+                back(position, "many", delayLevel=1)
+
+            def spread():
+                return [int(client.request(remoting.MAX_OFFSET, {"topic": "%RETRY%many", "queueId": queue}).ext["offset"]) for queue in range(5)]
+            wait_for("the queues of the other group", 5, lambda: sum(spread()) == 20)
+            check(spread()[4] == 0 and sum(count > 0 for count in spread()) > 1, f"{spread()}")
             answer = client.request(SEND_BACK, {k: v for k, v in back_fields(position).items() if k != "offset"})
             check(answer.code == 1 and "offset" in answer.remark, f"{answer}")
 
