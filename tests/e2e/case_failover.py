@@ -5,11 +5,13 @@ A case counts its kills by where they fell and fails when fewer than half of the
 import collections
 import json
 import random
+import threading
 import time
 
 import remoting
 from case_metadata import ALL_GROUPS, ALL_TOPICS, LOCK, QUERY_OFFSET, TOPIC_STATS, UNLOCK, UPDATE_GROUP, UPDATE_OFFSET, heart_beat, loads, lock_body, \
     locked, offset_fields
+from case_transaction import COMMIT, Application
 from cluster import Cluster, Load, check, sequence_of, wait_for
 from e2e import case, rounds
 from failover import bring_back, enough, insist, kill_leader, kill_while, leader_connection
@@ -517,3 +519,44 @@ def group_just_created_over_failover():
             bring_back(cluster, leader)
         check(json.dumps(body_of_table(cluster, ALL_GROUPS, "subscriptionGroupTable")).count('"g') >= kills, "groups of earlier rounds")
         return f"{kills} kills between the answer and anything after it"
+
+
+# ---- clean stops ----
+
+@case
+def rolling_restarts_keep_what_waits():
+    """Each node stopped cleanly and started again, the leader too, while delayed messages fall due and transactions are decided: each comes once."""
+    turns = rounds(1, 2, 6)
+    levels = [3 + i for i in range(4 * turns)]
+    settings = ["messageDelayLevel=" + " ".join(f"{s}s" for s in levels), "transactionTimeOut=600", "transactionCheckInterval=1000",
+                "transactionCheckMax=1000"]
+    with Cluster(settings=settings) as cluster:
+        cluster.create_topic("T", 4)
+        acknowledged = {}
+        with leader_connection(cluster) as connection:
+            for level in range(1, len(levels) + 1):
+                send_delayed_burst(connection, level, 300, acknowledged)
+        application = Application(cluster, random.Random(5))
+        for turn in range(3 * turns):
+            node = turn % 3
+            restarted = threading.Thread(target=bring_back, args=(cluster, node))  # a clean stop first
+            restarted.start()
+            while restarted.is_alive():
+                application.run(0.1)
+            application.run(0.3)
+        application.run(0.5, sending=False)
+        committed = {body for body in application.acknowledged if application.decision_of(body) == COMMIT}
+        found = []
+
+        def all_there():
+            application.run(0.3, sending=False)
+            with leader_connection(cluster, 10.0) as connection:
+                found[:] = [record.body for queue in range(4) for record in remoting.read_queue(connection, "T", queue)]
+            return set(found) >= committed | set(acknowledged)
+        wait_for("all to be delivered", 30, all_there)
+        time.sleep(0.5)
+        all_there()
+        twice = [body for body, times in collections.Counter(found).items() if times > 1]
+        check(not twice, f"delivered twice: {twice[:5]}")
+        check(not [body for body in found if body[:1] in b"rw"], "a message that was rolled back is delivered")
+        return f"{3 * turns} restarts, {len(acknowledged)} delayed and {len(committed)} committed messages once each"
