@@ -3,6 +3,7 @@ import collections
 import glob
 import json
 import os
+import shutil
 import signal
 import time
 
@@ -310,3 +311,48 @@ def a_million_waiting_messages():
         whole = [a[1] - b[1] for a, b in zip(after, before)]
         check(max(own) <= 16, f"memory grew by {own} MiB")
         return f"{1e9 / (end - begin):.0f} sends/s; own memory grew by at most {max(own):.1f} MiB, with mapped files by {max(whole):.1f} MiB"
+
+
+@case
+def what_waits_comes_back_from_the_snapshot():
+    """Delay progress and undecided halves of a node whose disk was emptied, when it leads: it has them from a snapshot of the others."""
+    half = "TRAN_MSG\x01true\x02PGROUP\x01p\x02UNIQ_KEY\x01k"
+    with Cluster(settings=["messageDelayLevel=1s 14s", "transactionCheckInterval=60000"]) as cluster:
+        cluster.create_topic("T", 1)
+        cluster.create_topic("Other", 1)
+        with leader_connection(cluster, 10.0) as connection:
+            for number in range(10):
+                send(connection, b"%d" % number, 1 + number % 2)
+            halves = [connection.request(remoting.SEND_V2, {**remoting.send_fields("T", 0, half), "f": 4}, b"half %d" % number) for number in range(3)]
+
+            def end(number, decision):
+                ext = halves[number].ext
+                fields = {"producerGroup": "p", "tranStateTableOffset": ext["queueOffset"], "commitLogOffset": int(ext["msgId"][-16:], 16),
+                          "commitOrRollback": decision, "msgId": "k"}
+                return insist(cluster, 37, fields).code
+            check(end(0, 8) == 0 and end(1, 12) == 0, "decisions")
+            for number in range(1250):
+                answer = connection.request(remoting.SEND_V2, remoting.send_fields("Other", 0), b"x" * 60000)
+                check(answer.code == 0, f"send {number}: {answer}")
+        wait_for("the first five", 10, lambda: count_of(cluster) == 6)
+        wait_for("a snapshot on every node", 20, lambda: all(
+            glob.glob(os.path.join(cluster.folder, f"n{node}", "store", f"dledger-n{node}", "metadata.?")) for node in range(3)))
+        wiped = (cluster.leader() + 1) % 3
+        cluster.kill(wiped)
+        shutil.rmtree(os.path.join(cluster.folder, f"n{wiped}", "store"))
+        cluster.restart(wiped)
+        wait_for("the wiped node to have all", 60, lambda: queue_ends(cluster, wiped) == queue_ends(cluster, cluster.leader()))
+        lead_with(cluster, wiped)
+        check(end(0, 8) == 0 and end(0, 12) == 1 and end(1, 12) == 0 and end(1, 8) == 1, "decisions from before")
+        check(end(2, 8) == 0, "the one that was open")
+        wait_for("the rest", 30, lambda: count_of(cluster) >= 12)
+        time.sleep(0.5)
+        expected = sorted([b"%d" % number for number in range(10)] + [b"half 0", b"half 2"])
+        check(sorted(bodies(cluster)) == expected, f"{sorted(bodies(cluster))}")
+
+
+def queue_ends(cluster, node):
+    try:
+        return [remoting.ask(cluster.broker(node), 202, {"topic": topic}).body for topic in ("T", "Other", "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC")]
+    except OSError:
+        return None
