@@ -198,6 +198,12 @@ static int reserve(struct consume_queue *queue, struct mapped_file *file, uint64
     return 0;
 }
 
+/* No memory for a mapping is met like no room on the disk: later again. */
+static int later(int rv)
+{
+    return rv == -ENOMEM || rv == ERROR_NO_MEMORY ? ERROR_NO_SPACE : rv < 0 ? ERROR_IO : rv;
+}
+
 static int prepare_first(struct consume_queue *queue, int64_t queue_offset)
 {
     struct mapped_file *file;
@@ -206,7 +212,7 @@ static int prepare_first(struct consume_queue *queue, int64_t queue_offset)
     uint64_t byte = byte_of(queue_offset);
     int rv = mapped_file_queue_add(&queue->files, byte, &file, NULL);
     if (rv != 0)
-        return rv;
+        return later(rv);
     queue->reserved_end = 0;
     rv = reserve(queue, file, file->start, byte + CONSUME_QUEUE_UNIT_SIZE);
     if (rv != 0) {
@@ -227,7 +233,7 @@ static int prepare_first(struct consume_queue *queue, int64_t queue_offset)
 
 int consume_queue_prepare(struct consume_queue *queue, int64_t queue_offset)
 {
-    if (queue->tail_units > 0 && queue_offset == queue->max_offset)
+    if (queue->tail != NULL && queue->tail_units > 0 && queue_offset == queue->max_offset)
         return 0;
     int rv;
     if (queue->files.count == 0) {
@@ -242,8 +248,11 @@ int consume_queue_prepare(struct consume_queue *queue, int64_t queue_offset)
     if (file == NULL) {
         rv = mapped_file_queue_add(&queue->files, byte, &file, NULL);
         if (rv != 0)
-            return rv;
+            return later(rv);
     }
+    rv = mapped_file_queue_map(&queue->files, file);
+    if (rv != 0)
+        return later(rv);
     rv = reserve(queue, file, byte, byte + CONSUME_QUEUE_UNIT_SIZE);
     if (rv != 0)
         return rv;
@@ -254,7 +263,7 @@ int consume_queue_prepare(struct consume_queue *queue, int64_t queue_offset)
 
 int consume_queue_append(struct consume_queue *queue, int64_t queue_offset, const struct consume_queue_unit *unit)
 {
-    if (queue->tail_units == 0 || queue_offset != queue->max_offset) {
+    if (queue->tail == NULL || queue->tail_units == 0 || queue_offset != queue->max_offset) {
         int rv = consume_queue_prepare(queue, queue_offset);
         if (rv != 0)
             return rv;
@@ -291,7 +300,7 @@ bool consume_queue_bytes(const struct consume_queue *queue, int64_t queue_offset
     if (queue->tail != NULL && end - from <= APPENDED_BYTES)
         return false;
     *file = mapped_file_queue_find(&queue->files, from);
-    if (*file == NULL)
+    if (*file == NULL || mapped_file_queue_map(&queue->files, *file) != 0)
         return false;
     uint64_t file_end = (*file)->start + queue->files.file_size;
     uint64_t want = (uint64_t)count * CONSUME_QUEUE_UNIT_SIZE;
@@ -342,7 +351,10 @@ static int cut_at(struct consume_queue *queue, int64_t end, struct error *error)
     uint64_t to = byte_of(old_end) < files_end ? byte_of(old_end) : files_end;
     if (from < to) {
         /* Room behind the end reads as zeros, now and after any crash: these bytes have blocks, they were written before. */
-        memset(mapped_file_queue_at(&queue->files, from, 1), 0, to - from);
+        uint8_t *bytes = mapped_file_queue_at(&queue->files, from, 1);
+        if (bytes == NULL)
+            return error_set(error, ERROR_IO, "queue %s %d: its file cannot be mapped", queue->topic, (int)queue->queue_id);
+        memset(bytes, 0, to - from);
         note_cleared(queue, from, to);
     }
     set_end(queue, end);
@@ -426,6 +438,9 @@ int consume_queue_clear_tail(struct consume_queue *queue, struct error *error)
     struct mapped_file *file = rv == 0 ? mapped_file_queue_find(&queue->files, from) : NULL;
     if (file == NULL)
         return rv;
+    rv = mapped_file_queue_map(&queue->files, file);
+    if (rv != 0)
+        return error_set(error, ERROR_IO, "queue %s %d: its file cannot be mapped: %s", queue->topic, (int)queue->queue_id, strerror(-rv));
     for (uint64_t at = from - file->start, to; at < queue->files.file_size; at = to) {
         static const uint8_t zeros[PAGE];
         to = at / PAGE * PAGE + PAGE;
@@ -460,6 +475,9 @@ int consume_queue_sync(struct consume_queue *queue)
             if (file == NULL)
                 break;
             uint64_t stop = file->start + queue->files.file_size < end ? file->start + queue->files.file_size : end;
+            rv = mapped_file_queue_map(&queue->files, file);
+            if (rv != 0)
+                break;
             rv = env->ops->sync_map(env, file->map + (at - file->start), stop - at);
             at = stop;
         }

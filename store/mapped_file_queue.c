@@ -51,6 +51,7 @@ static int grow(struct mapped_file_queue *queue)
 
 static void release(struct mapped_file_queue *queue, struct mapped_file *file)
 {
+    mapped_file_pool_remove(file);
     if (file->map != NULL)
         queue->env->ops->unmap(queue->env, file->map, queue->file_size);
     if (file->file != NULL)
@@ -66,6 +67,7 @@ static int map_file(struct mapped_file_queue *queue, uint64_t start, struct env_
     if (file == NULL)
         goto fail;
     file->start = start;
+    file->queue = queue;
     file->map = queue->env->ops->map(queue->env, handle, queue->file_size, queue->writable_map, &error_number);
     if (file->map == NULL)
         goto fail;
@@ -73,6 +75,8 @@ static int map_file(struct mapped_file_queue *queue, uint64_t start, struct env_
         env_close(queue->env, handle);
     else
         file->file = handle;
+    if (queue->pool != NULL)
+        mapped_file_pool_add(queue->pool, file);
     *out = file;
     return 0;
 
@@ -288,7 +292,7 @@ uint8_t *mapped_file_queue_at(const struct mapped_file_queue *queue, uint64_t po
     if (file == NULL)
         return NULL;
     uint64_t at = position - file->start;
-    return size <= queue->file_size - at ? file->map + at : NULL;
+    return size <= queue->file_size - at && mapped_file_queue_map(queue, file) == 0 ? file->map + at : NULL;
 }
 
 int mapped_file_queue_sync_dir(struct mapped_file_queue *queue)
@@ -304,8 +308,44 @@ int mapped_file_queue_sync_dir(struct mapped_file_queue *queue)
 
 void mapped_file_queue_let_go(struct mapped_file_queue *queue)
 {
-    for (size_t i = 0; i < queue->count && queue->env->ops->let_go != NULL; i++)
-        queue->env->ops->let_go(queue->env, queue->files[i]->map, queue->file_size);
+    for (size_t i = 0; i < queue->count && queue->env->ops->let_go != NULL; i++) {
+        if (queue->files[i]->map != NULL)
+            queue->env->ops->let_go(queue->env, queue->files[i]->map, queue->file_size);
+    }
+}
+
+void mapped_file_queue_use_pool(struct mapped_file_queue *queue, struct mapped_file_pool *pool, uint8_t **cached)
+{
+    assert(queue->writable_map);
+    queue->pool = pool;
+    queue->cached = cached;
+    for (size_t i = 0; i < queue->count; i++)
+        mapped_file_pool_add(pool, queue->files[i]);
+}
+
+static int map_again(const struct mapped_file_queue *queue, struct mapped_file *file)
+{
+    struct env *env = queue->env;
+    char path[PATH_MAX];
+    struct env_file *handle;
+    int error_number = ENOMEM;
+    int rv = file_path(queue, file->start, "", path);
+    if (rv == 0)
+        rv = env_open(env, path, ENV_WRITE, &handle);
+    if (rv != 0)
+        return rv;
+    file->map = env->ops->map(env, handle, queue->file_size, true, &error_number);
+    env_close(env, handle);
+    if (file->map == NULL)
+        return -error_number;
+    mapped_file_pool_add(queue->pool, file);
+    return 0;
+}
+
+int mapped_file_queue_map(const struct mapped_file_queue *queue, struct mapped_file *file)
+{
+    file->used = true;
+    return file->map != NULL ? 0 : map_again(queue, file);
 }
 
 /* Names appeared or went. */
@@ -391,6 +431,7 @@ static int drop(struct mapped_file_queue *queue, struct mapped_file *file, struc
     if (rv != 0 && rv != -ENOENT)
         return io_error(error, rv, "remove", path);
     file->dropped = true;
+    mapped_file_pool_remove(file); /* the queue may go before the last pin does */
     if (file->pins == 0)
         release(queue, file);
     return 0;

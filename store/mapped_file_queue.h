@@ -9,13 +9,20 @@
 
 #include "proto/error.h"
 #include "store/env.h"
+#include "store/mapped_file_pool.h"
+
+struct mapped_file_queue;
 
 struct mapped_file {
     uint64_t start;        /* position of its first byte */
     struct env_file *file; /* NULL for writable-mapped files: closed once mapped, so that open files stay bounded */
-    uint8_t *map;          /* file_size bytes */
+    uint8_t *map;          /* file_size bytes; NULL where a pool has unmapped it: see mapped_file_queue_map() */
     uint32_t pins;         /* readers that must not lose the mapping (answers not yet written) */
     bool dropped;          /* deleted while pinned: unmapped by the last unpin */
+    bool used;             /* since its pool last looked */
+    struct mapped_file_queue *queue; /* while it is one of its files */
+    struct mapped_file_pool *pool;   /* NULL: in none */
+    struct mapped_file *pool_next, *pool_previous;
 };
 
 struct mapped_file_queue {
@@ -27,6 +34,8 @@ struct mapped_file_queue {
     size_t count;
     size_t capacity;
     bool dir_dirty; /* writable maps: a file was added or removed and the directory is not synced yet */
+    struct mapped_file_pool *pool;
+    uint8_t **cached; /* the user's pointer into a mapping: set to NULL when one is unmapped */
 };
 
 /* Makes dir if missing (with writable maps: at the first add, so that an empty queue costs nothing) and maps what is there. ERROR_DAMAGED: a file of another size, a gap between files, a name that is no number
@@ -35,6 +44,11 @@ struct mapped_file_queue {
 int mapped_file_queue_open(struct mapped_file_queue *queue, struct env *env, const char *dir, uint64_t file_size, bool writable_map,
                            struct error *error);
 void mapped_file_queue_close(struct mapped_file_queue *queue);
+
+/* Writable maps: files may be unmapped while nobody uses them. cached may be NULL. The queue stays at its address from now on. */
+void mapped_file_queue_use_pool(struct mapped_file_queue *queue, struct mapped_file_pool *pool, uint8_t **cached);
+/* Makes sure that file->map is there, until control returns to the loop or another file is mapped; a pin keeps it longer. 0 or a negative errno. */
+int mapped_file_queue_map(const struct mapped_file_queue *queue, struct mapped_file *file);
 
 static inline uint64_t mapped_file_queue_begin(const struct mapped_file_queue *queue)
 {
@@ -47,7 +61,7 @@ static inline uint64_t mapped_file_queue_end(const struct mapped_file_queue *que
 }
 /* The file that holds position, NULL when there is none. O(1). */
 struct mapped_file *mapped_file_queue_find(const struct mapped_file_queue *queue, uint64_t position);
-/* size bytes at position when they lie in one file; else NULL. */
+/* size bytes at position when they lie in one file; else NULL. Mapped as by mapped_file_queue_map(). */
 uint8_t *mapped_file_queue_at(const struct mapped_file_queue *queue, uint64_t position, size_t size);
 /* Writable maps: makes the names of added and removed files durable, if there are any. Safe on a pool thread while nobody adds or removes. */
 int mapped_file_queue_sync_dir(struct mapped_file_queue *queue);
@@ -65,6 +79,7 @@ int mapped_file_queue_trim(struct mapped_file_queue *queue, uint64_t position, s
 /* Removes all files and the directory. */
 int mapped_file_queue_destroy(struct mapped_file_queue *queue, struct error *error);
 
+/* It must be mapped. */
 void mapped_file_pin(struct mapped_file *file);
 void mapped_file_unpin(struct mapped_file_queue *queue, struct mapped_file *file);
 

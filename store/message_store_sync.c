@@ -10,6 +10,8 @@
 #include <string.h>
 
 #define SYNC_ONE_BY_ONE_MAX 200u
+/* Files of which it is asked whether they were used since the last time: unmapping so many takes a millisecond. */
+#define AGE_MAX 500u
 
 struct message_store_sync_item {
     struct mapped_file *file; /* pinned; NULL: an index file */
@@ -61,6 +63,11 @@ static bool add_dir(struct message_store_sync_job *job, const char *dir, size_t 
     return true;
 }
 
+static bool syncs_file_system(const struct message_store_sync_job *job)
+{
+    return job->count + job->dir_count > SYNC_ONE_BY_ONE_MAX && job->env->ops->sync_file_system != NULL;
+}
+
 static bool collect_queue(struct message_store_sync_job *job, const struct consume_queue *queue)
 {
     const struct mapped_file_queue *files = &queue->files;
@@ -72,6 +79,13 @@ static bool collect_queue(struct message_store_sync_job *job, const struct consu
         uint64_t stop = file->start + files->file_size < end ? file->start + files->file_size : end;
         struct message_store_sync_item *item = add_item(job);
         if (item == NULL)
+            return false;
+        /* So many are synced by one call for all: what is not mapped need not be. */
+        if (file->map == NULL && syncs_file_system(job)) {
+            at = stop;
+            continue;
+        }
+        if (mapped_file_queue_map(files, file) != 0)
             return false;
         mapped_file_pin(file);
         item->file = file;
@@ -176,6 +190,7 @@ int message_store_sync_begin(struct message_store *store, struct message_store_s
         release_job(job);
         return ERROR_NO_MEMORY;
     }
+    mapped_file_pool_age(&table->pool, AGE_MAX);
     while ((node = table->dirty) != NULL) {
         table->dirty = node->dirty_next;
         node->listed = false;
@@ -206,7 +221,7 @@ static int sync_all(const struct message_store_sync_job *job)
     struct env *env = job->env;
     int rv = 0;
     /* Each sync waits for the disk: thousands of queues would take a minute where one call for all of them takes a second. */
-    if (job->count + job->dir_count > SYNC_ONE_BY_ONE_MAX && env->ops->sync_file_system != NULL)
+    if (syncs_file_system(job))
         return env->ops->sync_file_system(env, job->root);
     for (size_t i = 0; i < job->count && rv == 0; i++)
         if (job->items[i].size > 0)

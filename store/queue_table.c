@@ -121,6 +121,7 @@ struct queue_node *queue_table_add(struct queue_table *table, struct slice topic
         free(node);
         return NULL;
     }
+    mapped_file_queue_use_pool(&node->queue.files, &table->pool, &node->queue.tail);
     put_slot(table->slots, table->slot_count, node);
     table->count++;
     node->previous = table->last;
@@ -226,6 +227,7 @@ struct queue_table *queue_table_new(struct env *env, const char *dir, uint64_t f
     }
     table->env = env;
     table->file_size = file_size;
+    table->pool.max = QUEUE_TABLE_MAPPED_MAX;
     if (open_queues(table, error) != 0) {
         queue_table_free(table);
         return NULL;

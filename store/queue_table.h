@@ -29,8 +29,12 @@ struct queue_slot {
     struct queue_node *node; /* NULL: free */
 };
 
+/* Of the some 65,000 mappings that a process may have. */
+#define QUEUE_TABLE_MAPPED_MAX 32768u
+
 struct queue_table {
     struct env *env;
+    struct mapped_file_pool pool;
     uint64_t file_size;
     char *dir;       /* .../consumequeue */
     bool dir_dirty;  /* a name in it came or went */

@@ -6,6 +6,7 @@
 #include "proto/ledger_entry.h"
 #include "store/index_service.h"
 #include "store/log_sink.h"
+#include "store/queue_table.h"
 
 #include "../lib/hex.h"
 #include "../lib/sim_env.h"
@@ -1040,6 +1041,8 @@ static struct {
     size_t size;
 } pages_of_test;
 
+static const struct env_ops *ops_of_sim;
+
 static bool test_resident(struct env *env, void *address, size_t size)
 {
     (void)env;
@@ -1094,6 +1097,66 @@ START_TEST(cold_queues)
     message_store_release_pages(&pages);
     ck_assert_ptr_null(pages.file);
     sim.env.ops = before;
+}
+END_TEST
+
+static bool maps_fail;
+static void *test_map(struct env *env, struct env_file *file, size_t size, bool writable, int *error_number)
+{
+    if (maps_fail) {
+        *error_number = ENOMEM;
+        return NULL;
+    }
+    return ops_of_sim->map(env, file, size, writable, error_number);
+}
+
+/* With more files than may be mapped at a time everything works, and what was unmapped is what it was. */
+START_TEST(few_mappings)
+{
+    struct mapped_file_pool *pool = &store.queues->pool;
+    struct env_ops ops = *sim.env.ops;
+    ops_of_sim = sim.env.ops;
+    fill(6000);
+    pool->max = 3;
+    for (int n = 0; n < 6000; n += 100) {
+        dispatch_ok(n, n + 100);
+        ck_assert_uint_le(pool->mapped, 3);
+        if (n == 3000) {
+            ck_assert_int_eq(message_store_sync(&store), 0); /* pins more than that */
+            ck_assert_uint_gt(pool->mapped, 3);
+            mapped_file_pool_age(pool, 100);
+            mapped_file_pool_age(pool, 100);
+        }
+    }
+    check_all();
+    ck_assert_uint_le(pool->mapped, 3);
+    uint64_t all = sim_env_digest(&sim, "/s/consumequeue");
+    ck_assert_int_eq(message_store_delete_topic(&store, SLICE_LITERAL("B")), 0);
+    message_store_close(&store);
+    open_store();
+    recover(0);
+    dispatch_ok(0, fake.count); /* with all of them mapped */
+    ck_assert_uint_gt(store.queues->pool.mapped, 3);
+    ck_assert_uint_eq(sim_env_digest(&sim, "/s/consumequeue"), all);
+
+    /* What nobody uses goes by and by: the first look forgives. */
+    mapped_file_pool_age(&store.queues->pool, 100);
+    mapped_file_pool_age(&store.queues->pool, 100);
+    ck_assert_uint_eq(store.queues->pool.mapped, 0);
+    check_all();
+
+    /* No memory for a mapping is no end: later again. */
+    mapped_file_pool_age(&store.queues->pool, 100);
+    mapped_file_pool_age(&store.queues->pool, 100);
+    ops.map = test_map;
+    sim.env.ops = &ops;
+    fill(50);
+    maps_fail = true;
+    ck_assert_int_eq(dispatch(6000), ERROR_NO_SPACE);
+    maps_fail = false;
+    dispatch_ok(6000, fake.count);
+    sim.env.ops = ops_of_sim;
+    check_all();
 }
 END_TEST
 
@@ -1152,6 +1215,7 @@ int main(void)
     tcase_add_test(tcase, sync_job_outlives_what_it_syncs);
     tcase_add_test(tcase, clean_stop_needs_no_rebuild);
     tcase_add_test(tcase, cold_queues);
+    tcase_add_test(tcase, few_mappings);
     tcase_add_test(tcase, many_queues);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
