@@ -1,4 +1,4 @@
-#include "client/client.h"
+#include "client/consumer.h"
 
 #include <arpa/inet.h>
 #include <assert.h>
@@ -157,6 +157,15 @@ void ledgermq_client_options_init(struct ledgermq_client_options *options)
         .call_timeout_ms = 3000, .connect_timeout_ms = 3000, .route_poll_ms = 30000, .heartbeat_ms = 30000};
 }
 
+/* A broker hears of this client before consumers ask it anything. */
+static void routes_changed(void *context)
+{
+    struct ledgermq_client *client = context;
+    client_group_greet(client);
+    for (struct consumer *consumer = client->active_consumers; consumer != NULL; consumer = consumer->next)
+        consumer_route_changed(consumer);
+}
+
 static int or_default(int value, int otherwise)
 {
     return value > 0 ? value : otherwise;
@@ -188,7 +197,8 @@ int ledgermq_client_new(const struct ledgermq_client_options *given, struct ledg
     client->heartbeat.run = client_group_heartbeat;
     make_ids(client, options->instance_name);
     rv = ERROR_NO_MEMORY;
-    if (uv_mutex_init(&client->lock) != 0)
+    client->name_servers = strdup(list);
+    if (client->name_servers == NULL || uv_mutex_init(&client->lock) != 0)
         goto free_client;
     rv = remoting_client_new(or_default(options->connect_timeout_ms, defaults.connect_timeout_ms), &client->remoting,
                              &error);
@@ -197,12 +207,13 @@ int ledgermq_client_new(const struct ledgermq_client_options *given, struct ledg
     remoting_client_handle(client->remoting, REQUEST_CHECK_TRANSACTION_STATE, transaction_check_take, client);
     remoting_client_handle(client->remoting, REQUEST_PUSH_REPLY_MESSAGE_TO_CLIENT, request_reply_take, client);
     remoting_client_watch(client->remoting, client_group_greet_again, client);
+    consumer_requests_handle(client);
     struct route_table_options routes = {
         .name_servers = servers,
         .name_server_count = count,
         .call_timeout_ms = client->call_timeout_ms,
         .poll_ms = or_default(options->route_poll_ms, defaults.route_poll_ms),
-        .changed = client_group_greet,
+        .changed = routes_changed,
         .context = client,
     };
     rv = route_table_new(client->remoting, &routes, &client->routes, &error);
@@ -217,6 +228,8 @@ free_remoting:
 destroy_lock:
     uv_mutex_destroy(&client->lock);
 free_client:
+    if (client != NULL)
+        free(client->name_servers);
     free(client);
     free(servers);
     return client_error(public_error, rv, 0, &error);
@@ -245,6 +258,8 @@ void ledgermq_client_free(struct ledgermq_client *client)
         ledgermq_producer_free(client->producers);
     while (client->pull_consumers != NULL)
         ledgermq_pull_consumer_free(client->pull_consumers);
+    while (client->consumers != NULL)
+        consumer_free(client->consumers);
     struct stop_task stop = {.task.run = stop_run, .client = client};
     int rv = uv_sem_init(&stop.done, 0);
     assert(rv == 0);
@@ -255,6 +270,7 @@ void ledgermq_client_free(struct ledgermq_client *client)
     route_table_free(client->routes);
     client_groups_free(client);
     uv_mutex_destroy(&client->lock);
+    free(client->name_servers);
     free(client);
 }
 

@@ -14,6 +14,7 @@
 #define CLIENT_GROUP_TOPICS_MAX 4096u
 
 struct client_group;
+struct consumer;
 struct client_seen;
 struct request_future;
 
@@ -23,15 +24,18 @@ struct ledgermq_client {
     struct message_client_id_setter ids;
     char id[320];
     char name_space[NAMESPACE_MAX + 1]; /* "" none */
+    char *name_servers; /* as given */
     int call_timeout_ms;
     int heartbeat_ms;
 
     uv_mutex_t lock; /* guards the lists of what ledgermq_client_free() has to free */
     struct ledgermq_producer *producers;
     struct ledgermq_pull_consumer *pull_consumers;
+    struct consumer *consumers;
 
     /* loop thread only */
     struct client_group *groups; /* that heart-beats announce */
+    struct consumer *active_consumers; /* that read */
     struct client_seen *seen;    /* addresses that got one in this period */
     struct request_future *requests; /* that wait for a reply, by correlation id */
     int64_t reply_route_again_ms;    /* before then the reply topic's route is not asked for again */
@@ -61,6 +65,11 @@ int client_broker_address(struct ledgermq_client *client, const char *topic, con
  * unknown. */
 int client_queues(struct ledgermq_client *client, const char *topic, bool publish, const char *create_key,
                   int queues_of_new_topic, struct ledgermq_queue **queues, size_t *count, struct error *error);
+/* Requests of {topic, queueId, name, name2} that answer with {offset}: returns a public code. name, name2, offset may be
+ * NULL. Not from the loop thread: says so. */
+int client_offset_call(struct ledgermq_client *client, const struct ledgermq_queue *queue, int32_t code,
+                       const char *name, const char *value, const char *name2, const char *value2, int64_t *offset,
+                       struct ledgermq_error *error);
 /* One address per broker name of the topic. Caller frees *addresses (one block). */
 int client_topic_brokers(struct ledgermq_client *client, const char *topic, char (**addresses)[REMOTING_ADDRESS_MAX],
                          size_t *count, struct error *error);

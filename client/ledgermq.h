@@ -109,4 +109,7 @@ LEDGERMQ_API int ledgermq_query_messages(struct ledgermq_client *client, const c
 }
 #endif
 
+/* Push and lite pull consumers. */
+#include "ledgermq_consumer.h"
+
 #endif

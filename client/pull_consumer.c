@@ -1,6 +1,5 @@
 /* The pull consumer, and reading messages by id and key (DefaultMQPullConsumerImpl, MQAdminImpl 4.9.8). */
 #include <arpa/inet.h>
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <uthash.h>
@@ -217,26 +216,6 @@ int ledgermq_subscribe_queues(struct ledgermq_pull_consumer *consumer, const cha
 
 /* --- pull ---- */
 
-/* Brokers compare hash codes of tags, which collide: the texts decide here. */
-static bool tag_wanted(const struct ledgermq_stored_message *message, const void *context)
-{
-    const char *at = context;
-    size_t size = message->tags == NULL ? 0 : strlen(message->tags);
-    while (*at != '\0') {
-        const char *end = strstr(at, "||");
-        const char *next = end == NULL ? at + strlen(at) : end + 2;
-        end = end == NULL ? next : end;
-        while (at < end && isspace((unsigned char)*at))
-            at++;
-        while (end > at && isspace((unsigned char)end[-1]))
-            end--;
-        if (end > at && (size_t)(end - at) == size && memcmp(at, message->tags, size) == 0)
-            return true;
-        at = next;
-    }
-    return false;
-}
-
 static int take_pull(const struct ledgermq_client *client, struct remoting_response *response, const char *address,
                      const struct ledgermq_queue *queue, const char *tags, struct ledgermq_pull_result **result,
                      struct ledgermq_error *public_error)
@@ -273,7 +252,7 @@ static int take_pull(const struct ledgermq_client *client, struct remoting_respo
     messages->result.min_offset = header.min_offset;
     messages->result.max_offset = header.max_offset;
     if (status == LEDGERMQ_FOUND) {
-        rv = stored_messages_add(messages, response, queue->broker_name, tags == NULL ? NULL : tag_wanted, tags,
+        rv = stored_messages_add(messages, response, queue->broker_name, tags == NULL ? NULL : stored_message_tag_wanted, tags,
                                  &error);
         if (rv == 0 && !stored_messages_unwrap(messages, client->name_space))
             rv = error_set(&error, ERROR_NO_MEMORY, "out of memory");
@@ -342,8 +321,7 @@ void ledgermq_pull_result_free(struct ledgermq_pull_result *result)
 
 /* --- offsets ---- */
 
-/* Requests of {topic, queueId, more} that answer with {offset}. */
-static int offset_call(struct ledgermq_client *client, const struct ledgermq_queue *queue, int32_t code,
+int client_offset_call(struct ledgermq_client *client, const struct ledgermq_queue *queue, int32_t code,
                        const char *name, const char *value, const char *name2, const char *value2, int64_t *offset,
                        struct ledgermq_error *error)
 {
@@ -374,13 +352,13 @@ static int offset_call(struct ledgermq_client *client, const struct ledgermq_que
 int ledgermq_min_offset(struct ledgermq_pull_consumer *consumer, const struct ledgermq_queue *queue, int64_t *offset,
                         struct ledgermq_error *error)
 {
-    return offset_call(consumer->client, queue, REQUEST_GET_MIN_OFFSET, NULL, NULL, NULL, NULL, offset, error);
+    return client_offset_call(consumer->client, queue, REQUEST_GET_MIN_OFFSET, NULL, NULL, NULL, NULL, offset, error);
 }
 
 int ledgermq_max_offset(struct ledgermq_pull_consumer *consumer, const struct ledgermq_queue *queue, int64_t *offset,
                         struct ledgermq_error *error)
 {
-    return offset_call(consumer->client, queue, REQUEST_GET_MAX_OFFSET, NULL, NULL, NULL, NULL, offset, error);
+    return client_offset_call(consumer->client, queue, REQUEST_GET_MAX_OFFSET, NULL, NULL, NULL, NULL, offset, error);
 }
 
 int ledgermq_search_offset(struct ledgermq_pull_consumer *consumer, const struct ledgermq_queue *queue,
@@ -388,15 +366,15 @@ int ledgermq_search_offset(struct ledgermq_pull_consumer *consumer, const struct
 {
     char timestamp[24];
     snprintf(timestamp, sizeof timestamp, "%lld", (long long)timestamp_ms);
-    return offset_call(consumer->client, queue, REQUEST_SEARCH_OFFSET_BY_TIMESTAMP, "timestamp", timestamp, NULL,
+    return client_offset_call(consumer->client, queue, REQUEST_SEARCH_OFFSET_BY_TIMESTAMP, "timestamp", timestamp, NULL,
                        NULL, offset, error);
 }
 
 int ledgermq_fetch_offset(struct ledgermq_pull_consumer *consumer, const struct ledgermq_queue *queue,
                           int64_t *offset, struct ledgermq_error *error)
 {
-    return offset_call(consumer->client, queue, REQUEST_QUERY_CONSUMER_OFFSET, "consumerGroup", consumer->group,
-                       NULL, NULL, offset, error);
+    return client_offset_call(consumer->client, queue, REQUEST_QUERY_CONSUMER_OFFSET, "consumerGroup", consumer->group, NULL,
+                       NULL, offset, error);
 }
 
 int ledgermq_commit_offset(struct ledgermq_pull_consumer *consumer, const struct ledgermq_queue *queue,
@@ -406,7 +384,7 @@ int ledgermq_commit_offset(struct ledgermq_pull_consumer *consumer, const struct
     if (offset < 0)
         return client_error_text(error, LEDGERMQ_INVALID, 0, "an offset is not negative");
     snprintf(text, sizeof text, "%lld", (long long)offset);
-    return offset_call(consumer->client, queue, REQUEST_UPDATE_CONSUMER_OFFSET, "consumerGroup", consumer->group,
+    return client_offset_call(consumer->client, queue, REQUEST_UPDATE_CONSUMER_OFFSET, "consumerGroup", consumer->group,
                        "commitOffset", text, NULL, error);
 }
 

@@ -1,5 +1,6 @@
 #include "client/stored_message.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 
 #include "client/compression.h"
@@ -204,4 +205,23 @@ bool stored_messages_unwrap(struct stored_messages *messages, const char *name_s
             return false;
     }
     return true;
+}
+
+bool stored_message_tag_wanted(const struct ledgermq_stored_message *message, const void *context)
+{
+    const char *at = context;
+    size_t size = message->tags == NULL ? 0 : strlen(message->tags);
+    while (*at != '\0') {
+        const char *end = strstr(at, "||");
+        const char *next = end == NULL ? at + strlen(at) : end + 2;
+        end = end == NULL ? next : end;
+        while (at < end && isspace((unsigned char)*at))
+            at++;
+        while (end > at && isspace((unsigned char)end[-1]))
+            end--;
+        if (end > at && (size_t)(end - at) == size && memcmp(at, message->tags, size) == 0)
+            return true;
+        at = next;
+    }
+    return false;
 }

@@ -24,6 +24,9 @@ struct stored_messages {
 /* Whether a message is wanted, beyond what the broker looked at. */
 typedef bool (*stored_message_wanted)(const struct ledgermq_stored_message *message, const void *context);
 
+/* context: "TagA || TagB". Brokers compare hash codes of tags, which collide: the texts decide. */
+bool stored_message_tag_wanted(const struct ledgermq_stored_message *message, const void *context);
+
 struct stored_messages *stored_messages_new(void);
 /* Takes the response (closed on failure too) and adds the records of its body. wanted may be NULL.
  * ERROR_MALFORMED, ERROR_NO_MEMORY. */

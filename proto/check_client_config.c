@@ -36,3 +36,18 @@ void check_client_config_close(struct check_client_config *config)
     arena_close(&config->arena);
     *config = (struct check_client_config){0};
 }
+
+void check_client_config_encode(const struct check_client_config *config, struct buffer *out)
+{
+    struct json_writer writer;
+    json_writer_init(&writer, out);
+    json_write_begin_object(&writer);
+    json_write_member_slice(&writer, "clientId", config->client_id);
+    json_write_member_slice(&writer, "group", config->group);
+    json_write_member_slice(&writer, "namespace", config->name_space);
+    if (config->has_subscription) {
+        json_write_key(&writer, "subscriptionData");
+        subscription_data_write(&writer, &config->subscription);
+    }
+    json_write_end_object(&writer);
+}

@@ -18,5 +18,6 @@ struct check_client_config {
 /* ERROR_MISSING, or errors of json_body.h; then nothing is left to close. */
 int check_client_config_decode(struct check_client_config *config, struct slice body, struct error *error);
 void check_client_config_close(struct check_client_config *config);
+void check_client_config_encode(const struct check_client_config *config, struct buffer *out);
 
 #endif

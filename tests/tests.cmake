@@ -36,3 +36,7 @@ file(GLOB CLIENT_SUITE CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/interop/c/*.c
 add_executable(libledgermq_suite ${CLIENT_SUITE})
 target_link_libraries(libledgermq_suite PRIVATE ledgermq_shared Threads::Threads)
 set_target_properties(libledgermq_suite PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+# A member of a consumer group, for tests/e2e.
+add_executable(consumer_member ${CMAKE_SOURCE_DIR}/tests/e2e/consumer_member.c)
+target_link_libraries(consumer_member PRIVATE ledgermq_client)
+set_target_properties(consumer_member PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)

@@ -4,6 +4,7 @@ Written from the wire format alone and shares nothing with the product, so that 
 """
 import json
 import os
+import re
 import select
 import socket
 import struct
@@ -244,7 +245,8 @@ def leader_address(namesrv_addr, broker_name="broker-a"):
             answer = ask(address, CLUSTER_INFO, timeout=1.0)
         except OSError:
             continue
-        broker = json.loads(answer.body)["brokerAddrTable"].get(broker_name)
+        # RocketMQ's own leaves the quotes of numeric keys out.
+        broker = json.loads(re.sub(rb"([{,])(\d+):", rb'\1"\2":', answer.body))["brokerAddrTable"].get(broker_name)
         if answer.code == 0 and broker and "0" in broker["brokerAddrs"]:
             return broker["brokerAddrs"]["0"]
     return None
