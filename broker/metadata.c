@@ -216,6 +216,7 @@ static void apply_groups(struct broker *broker, const Ledgermq__MetadataRecord *
     for (size_t i = 0; i < record->n_delete_groups; i++) {
         struct slice group = slice_of_text(record->delete_groups[i]);
         subscription_group_remove(table, group);
+        queue_lock_remove_group(broker->locks, group);
         if (record->delete_group_offsets)
             consumer_offset_remove_group(broker->offsets, group);
     }

@@ -142,6 +142,15 @@ void queue_lock_remove_topic(struct queue_lock_table *table, struct slice topic)
     }
 }
 
+void queue_lock_remove_group(struct queue_lock_table *table, struct slice group)
+{
+    struct queue_lock *lock, *next;
+    HASH_ITER (hh, table->entries, lock, next) {
+        if (slice_equal(lock->group, group))
+            lock_drop(table, lock);
+    }
+}
+
 void queue_lock_clear(struct queue_lock_table *table)
 {
     struct queue_lock *lock, *next;
@@ -287,6 +296,21 @@ static bool is_expired(struct broker *broker, struct queue_lock *lock, int64_t n
     return now_us > since_us && now_us - since_us > limit_us;
 }
 
+/* Nobody releases the locks of an owner that was killed, and nobody may want the queues: when the table is full they make room for those that do. */
+static void release_expired(struct broker *broker, int64_t now_ms, uint64_t now_us)
+{
+    struct proposal *proposal = proposal_new(RELEASES_PER_RECORD);
+    struct queue_lock *lock, *next;
+    HASH_ITER (hh, broker->locks->entries, lock, next) {
+        if (proposal == NULL || proposal->count == proposal->capacity)
+            break;
+        if (lock->client_id != NULL && lock->proposals == 0 && is_expired(broker, lock, now_ms, now_us) && proposal_add(proposal, lock, "", 0) != 0)
+            break;
+    }
+    if (proposal != NULL)
+        proposal_submit(broker, proposal, NULL, NULL);
+}
+
 enum verdict { DENY, GRANT, GRANT_AND_RECORD };
 
 static enum verdict judge(struct broker *broker, struct queue_lock *lock, struct slice client_id, int64_t now_ms, uint64_t now_us)
@@ -338,6 +362,8 @@ int queue_lock_try(struct broker *broker, struct slice group, struct slice clien
         if (proposal != NULL)
             proposal_settle(broker->locks, proposal);
         proposal_free(proposal);
+        if (rv == ERROR_BUSY)
+            release_expired(broker, now_ms, now_us);
         rv = -rv;
     }
     free(owner);

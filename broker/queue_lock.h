@@ -13,7 +13,7 @@
 
 struct broker;
 
-#define QUEUE_LOCK_TABLE_MAX 262144u
+#define QUEUE_LOCK_TABLE_MAX 262144u      /* when it is full, locks that have expired are released */
 #define QUEUE_LOCK_BATCH_MAX 4096u        /* queues in one request */
 #define QUEUE_LOCK_EXPIRE_MS 60000
 #define QUEUE_LOCK_EXPIRE_OFFLINE_MS 30000
@@ -71,6 +71,7 @@ void queue_lock_role_changed(struct queue_lock_table *table, uint64_t term);
 int queue_lock_put(struct queue_lock_table *table, struct slice group, struct slice topic, int32_t queue_id, struct slice client_id,
                    int64_t renewed_ms, uint64_t now_us);
 void queue_lock_remove_topic(struct queue_lock_table *table, struct slice topic);
+void queue_lock_remove_group(struct queue_lock_table *table, struct slice group);
 void queue_lock_clear(struct queue_lock_table *table);
 
 #endif

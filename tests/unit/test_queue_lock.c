@@ -194,6 +194,33 @@ START_TEST(renewals_of_an_earlier_term_are_not_the_last_ones)
 }
 END_TEST
 
+START_TEST(expired_locks_make_room_in_a_full_table)
+{
+    for (int32_t queue_id = 1; queue_id <= (int32_t)QUEUE_LOCK_TABLE_MAX; queue_id++)
+        ck_assert_int_eq(queue_lock_put(broker->locks, G, SLICE_LITERAL("T"), queue_id, A, env_now_ms(&broker->env), env_monotonic_us(&broker->env)), 0);
+    ck_assert_int_eq(try_lock(B), -ERROR_BUSY);
+    ck_assert_uint_eq(state.count, 0);
+    broker_state_pass(&state, QUEUE_LOCK_EXPIRE_OFFLINE_MS + QUEUE_LOCK_RENEW_RECORD_MS + 1);
+    ck_assert_int_eq(try_lock(B), -ERROR_BUSY);
+    ck_assert_uint_eq(state.count, 1);
+    broker_state_commit(&state);
+    ck_assert_uint_lt(broker->locks->count, QUEUE_LOCK_TABLE_MAX);
+    lock(B);
+}
+END_TEST
+
+START_TEST(a_deleted_group_holds_no_locks)
+{
+    Ledgermq__MetadataRecord record = LEDGERMQ__METADATA_RECORD__INIT;
+    char *groups[1] = {"g"};
+    lock(A);
+    record.n_delete_groups = 1;
+    record.delete_groups = groups;
+    broker_state_apply(&state, 60, &record, false);
+    ck_assert_uint_eq(broker->locks->count, 0);
+}
+END_TEST
+
 START_TEST(releases)
 {
     struct queue_lock_item item = {SLICE_LITERAL("T"), 0, false};
@@ -243,6 +270,7 @@ int main(void)
 {
     Suite *suite = suite_create("queue_lock");
     TCase *test = tcase_create("locks");
+    tcase_set_timeout(test, 60); /* a full table, under sanitizers, on a busy machine */
     tcase_add_checked_fixture(test, set_up, tear_down);
     tcase_add_test(test, one_owner_at_a_time);
     tcase_add_test(test, several_queues_share_a_record);
@@ -254,6 +282,8 @@ int main(void)
     tcase_add_test(test, a_clock_that_was_set_back_does_not_hold_locks_for_ever);
     tcase_add_test(test, a_clock_that_is_ahead_of_the_earlier_leaders_ends_no_lock);
     tcase_add_test(test, renewals_of_an_earlier_term_are_not_the_last_ones);
+    tcase_add_test(test, expired_locks_make_room_in_a_full_table);
+    tcase_add_test(test, a_deleted_group_holds_no_locks);
     tcase_add_test(test, releases);
     tcase_add_test(test, refusals);
     tcase_add_test(test, a_topic_deleted_while_a_record_is_on_its_way);
