@@ -13,6 +13,7 @@
 #include "broker/registrar.h"
 #include "broker/reply.h"
 #include "broker/subscription_group.h"
+#include "broker/topic_config.h"
 #include "proto/consumer_connection.h"
 #include "proto/data_version.h"
 #include "proto/headers.h"
@@ -71,6 +72,7 @@ static void update_broker_config(struct broker *broker, struct request *request)
     struct slice body = request->command->body;
     struct error error;
     int32_t permission = broker->config.broker_permission;
+    bool auto_create = broker->config.auto_create_topic_enable;
     int rv = walk_config(broker, body, false, &error);
     if (rv == ERROR_EXISTS) {
         reply_simple(broker, &request->reply_to, RESPONSE_NO_PERMISSION, "%s", error.message);
@@ -82,7 +84,9 @@ static void update_broker_config(struct broker *broker, struct request *request)
         config_version.timestamp_ms = env_now_ms(&broker->env);
         config_version.counter++;
     }
-    if (broker->config.broker_permission != permission)
+    if (!auto_create && broker->config.auto_create_topic_enable)
+        topic_config_need_auto_create_model(broker);
+    if (broker->config.broker_permission != permission || broker->config.auto_create_topic_enable != auto_create)
         registrar_topics_changed(broker);
     if (rv == 0)
         reply_simple(broker, &request->reply_to, RESPONSE_SUCCESS, NULL);

@@ -178,6 +178,25 @@ void admin_get_broker_consume_stats(struct broker *broker, struct request *reque
     reply_end(broker, &request->reply_to, &writer);
 }
 
+/* Whether all that a key names is there: this cluster, or topics, groups and queue numbers. */
+static bool stats_key_is_there(struct broker *broker, struct slice key)
+{
+    if (slice_equal_text(key, broker->config.broker_cluster_name))
+        return true;
+    while (key.size != 0) {
+        const uint8_t *at = memchr(key.data, '@', key.size);
+        struct slice part = slice_of(key.data, at == NULL ? key.size : (size_t)(at - key.data));
+        int32_t queue_id;
+        if (!slice_to_i32(part, &queue_id) && topic_config_find(broker->topics, part) == NULL && subscription_group_find(broker->groups, part) == NULL)
+            return false;
+        if (at == NULL)
+            return true;
+        key = slice_of(at + 1, key.size - part.size - 1);
+    }
+    return false;
+}
+
+/* What is there and did not move yet counts 0; in Java it is not there, and an exporter that asks a fresh broker ends its round. */
 void admin_view_broker_stats_data(struct broker *broker, struct request *request)
 {
     struct view_broker_stats_data_request_header header;
@@ -188,7 +207,12 @@ void admin_view_broker_stats_data(struct broker *broker, struct request *request
         reply_error(broker, &request->reply_to, &error);
         return;
     }
-    if (!broker_stats_manager_view(broker->item_stats, header.stats_name, header.stats_key, &data)) {
+    bool found = broker_stats_manager_view(broker->item_stats, header.stats_name, header.stats_key, &data);
+    if (!found && broker_stats_manager_has_name(header.stats_name) && stats_key_is_there(broker, header.stats_key)) {
+        data = (struct broker_stats_data){0};
+        found = true;
+    }
+    if (!found) {
         reply_simple(broker, &request->reply_to, RESPONSE_SYSTEM_ERROR, "The stats <%.*s> <%.*s> not exist", SLICE_ARG(header.stats_name),
                      SLICE_ARG(header.stats_key));
     } else if (reply_body_begin(broker, &request->reply_to, &writer)) {

@@ -9,6 +9,7 @@
 #include "broker/broker.h"
 #include "broker/broker_stats_manager.h"
 #include "broker/client_call.h"
+#include "broker/client_registry.h"
 #include "broker/cold_read.h"
 #include "broker/forward.h"
 #include "broker/listener.h"
@@ -458,6 +459,7 @@ static void put_limits(const struct broker_stats *stats, const struct broker_sta
     put(sink, "coldReads", "%llu", (unsigned long long)cold_reads);
     put(sink, "coldQueueReads", "%llu", (unsigned long long)cold_queue_reads);
     put(sink, "clientCalls", "%u", client_call_count(broker->calls));
+    put(sink, "subscriptionConflicts", "%llu", (unsigned long long)broker->clients->subscription_conflicts);
     put(sink, "statsItems", "%u", broker_stats_manager_count(broker->item_stats));
     put(sink, "limit_statsItems", "%llu", (unsigned long long)broker_stats_manager_refused(broker->item_stats));
     for (unsigned i = 0; i < LIMIT_HIT_COUNT; i++)

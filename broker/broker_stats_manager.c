@@ -329,6 +329,15 @@ bool broker_stats_manager_view(struct broker_stats_manager *manager, struct slic
     return false;
 }
 
+bool broker_stats_manager_has_name(struct slice name)
+{
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (slice_equal_text(name, names[i].name))
+            return true;
+    }
+    return false;
+}
+
 double broker_stats_manager_get_tps(struct broker_stats_manager *manager, struct slice group, struct slice topic)
 {
     char key[KEY_MAX];

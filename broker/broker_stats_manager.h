@@ -53,6 +53,8 @@ void broker_stats_manager_tick(struct broker_stats_manager *manager);
 
 /* Request 315. False: no such item. */
 bool broker_stats_manager_view(struct broker_stats_manager *manager, struct slice name, struct slice key, struct broker_stats_data *data);
+/* One of the names that 315 may ask for. */
+bool broker_stats_manager_has_name(struct slice name);
 /* BrokerStatsManager#tpsGroupGetNums; 0 for what nobody pulled. */
 double broker_stats_manager_get_tps(struct broker_stats_manager *manager, struct slice group, struct slice topic);
 

@@ -25,6 +25,7 @@
 #define CLIENT_ID_MAX 1024u
 #define SUBSCRIPTION_BYTES_MAX (1u << 20)
 #define SQL_ERRORS_PER_SECOND 10
+#define CONFLICT_LOG_MS 60000 /* from one line about a group and topic to the next */
 
 struct client_registry_connection {
     uint64_t id;
@@ -432,20 +433,64 @@ static void take_program(struct broker *broker, const struct client_group *group
                  (const char *)subscription->data.topic.data, error.message, (unsigned long long)suppressed);
 }
 
-/* ConsumerGroupInfo#updateSubscription: a newer version replaces the entry; topics that are not named any more go. True when the set of topics changed. */
-static bool update_subscriptions(struct broker *broker, struct client_group *group, const struct consumer_data *data, int *code)
+static bool says_the_same(const struct subscription_data *a, const struct subscription_data *b)
+{
+    return slice_equal(a->sub_string, b->sub_string) && subscription_data_is_tag(a) == subscription_data_is_tag(b) &&
+           a->class_filter_mode == b->class_filter_mode;
+}
+
+/* given: what another member says about that topic, NULL when it does not subscribe to it. */
+static void note_conflict(struct broker *broker, const struct client_group *group, struct client_subscription *old,
+                          const struct subscription_data *given, struct slice client_id)
+{
+    int64_t now_ms = env_now_ms(&broker->env);
+    broker->clients->subscription_conflicts++;
+    if (old->conflict_ms != 0 && now_ms - old->conflict_ms < CONFLICT_LOG_MS)
+        return;
+    old->conflict_ms = now_ms;
+    struct slice texts[2] = {old->data.sub_string, given == NULL ? SLICE_LITERAL("nothing") : given->sub_string};
+    for (int i = 0; i < 2; i++)
+        texts[i].size = texts[i].size > 200 ? 200 : texts[i].size;
+    LOG_WARN("group %s, topic %.*s: %.*s subscribes to %.*s, but %.*s to %.*s; the %s counts for all, so messages may be lost: members of a group must "
+             "subscribe alike",
+             group->name, (int)old->data.topic.size, (const char *)old->data.topic.data, (int)old->client_id.size, (const char *)old->client_id.data,
+             (int)texts[0].size, (const char *)texts[0].data, (int)client_id.size, (const char *)client_id.data, (int)texts[1].size,
+             (const char *)texts[1].data, given != NULL && given->sub_version > old->data.sub_version ? "second" : "first");
+}
+
+/* Versions are clocks of clients, so they order only what different members say: what a member says later is newer, also when its clock was set back,
+ * and the word of one that has gone counts only until somebody else speaks. */
+static bool replaces(struct broker *broker, struct client_group *group, struct client_subscription *old, const struct subscription_data *given,
+                     struct slice client_id)
+{
+    if (slice_equal(old->client_id, client_id))
+        return given->sub_version != old->data.sub_version || !says_the_same(&old->data, given);
+    bool same = says_the_same(&old->data, given);
+    if (client_registry_channel(group, old->client_id) == NULL)
+        return given->sub_version > old->data.sub_version || !same;
+    if (!same)
+        note_conflict(broker, group, old, given, client_id);
+    return given->sub_version > old->data.sub_version;
+}
+
+/* ConsumerGroupInfo#updateSubscription: what is newer replaces the entry; topics that are not named any more go, but not while another member that is
+ * connected subscribes to them: they would go and come with every heart-beat. True when the set of topics changed. */
+static bool update_subscriptions(struct broker *broker, struct client_group *group, const struct consumer_data *data, struct slice client_id,
+                                 int *code)
 {
     bool changed = false;
     for (size_t i = 0; i < data->subscription_count; i++) {
         const struct subscription_data *given = &data->subscriptions[i];
         struct client_subscription *old = client_registry_subscription(group, given->topic);
-        if (old != NULL && given->sub_version <= old->data.sub_version)
+        if (old != NULL && !replaces(broker, group, old, given, client_id))
             continue;
         struct client_subscription *subscription = NULL;
         if (old != NULL || group->subscription_count < CLIENT_REGISTRY_SUBSCRIPTIONS_MAX)
             subscription = calloc(1, sizeof *subscription);
         if (subscription != NULL) {
             arena_init(&subscription->arena, SUBSCRIPTION_BYTES_MAX);
+            subscription->client_id = arena_copy(&subscription->arena, client_id);
+            subscription->conflict_ms = old == NULL ? 0 : old->conflict_ms;
             if (subscription_data_copy(&subscription->data, &subscription->arena, given) != 0) {
                 arena_close(&subscription->arena);
                 free(subscription);
@@ -469,10 +514,14 @@ static bool update_subscriptions(struct broker *broker, struct client_group *gro
         size_t i = 0;
         while (i < data->subscription_count && !slice_equal(data->subscriptions[i].topic, subscription->data.topic))
             i++;
-        if (i == data->subscription_count) {
-            subscription_drop(group, subscription);
-            changed = true;
+        if (i < data->subscription_count)
+            continue;
+        if (!slice_equal(subscription->client_id, client_id) && client_registry_channel(group, subscription->client_id) != NULL) {
+            note_conflict(broker, group, subscription, NULL, client_id);
+            continue;
         }
+        subscription_drop(group, subscription);
+        changed = true;
     }
     return changed;
 }
@@ -543,7 +592,7 @@ int client_registry_heart_beat(struct broker *broker, const struct request *requ
         group->consume_type = consumer->consume_type;
         group->message_model = consumer->message_model;
         group->consume_from_where = consumer->consume_from_where;
-        bool changed = !data->without_sub && update_subscriptions(broker, group, consumer, &code);
+        bool changed = !data->without_sub && update_subscriptions(broker, group, consumer, data->client_id, &code);
         if (is_new || changed)
             group_changed(broker, group);
     }

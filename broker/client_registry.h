@@ -41,9 +41,12 @@ struct client_channel {
     struct client_channel *producer_next, *producer_previous;
 };
 
-/* What a consumer group subscribes to in one topic. */
+/* What a consumer group subscribes to in one topic. Members should all say the same; when they do not, the newest version of those that are connected
+ * counts for all of them, and what others say is a conflict: logged, and counted in subscription_conflicts. */
 struct client_subscription {
     struct subscription_data data; /* lives in arena; subscription_data_match() is the pull filter */
+    struct slice client_id;        /* who said it; in arena */
+    int64_t conflict_ms;           /* when a conflict over it was logged last, 0 = never */
     struct arena arena;
     struct sql_program *program; /* of an SQL92 expression; NULL when it does not compile */
     int64_t program_version;     /* subVersion of the last expression of this topic that did; 0 = none */
@@ -76,6 +79,7 @@ struct client_registry {
     uint32_t consumer_group_count;
     uint32_t producer_group_count;
     uint32_t channel_count;
+    uint64_t subscription_conflicts; /* heart-beats that said something else than another member that is connected */
     struct client_group *notify_first; /* private from here */
     uint64_t notified_us;
     struct client_registry_timers *timers; /* NULL without a loop: tests call _expire and _notify_due */

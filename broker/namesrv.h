@@ -16,6 +16,8 @@
 
 /* A name server that knows no leader yet asks clients to come again instead of saying "no such topic", for this long after its start. */
 #define NAMESRV_NOT_READY_MS 3000
+/* And with a leader for this long: those of other broker names come back within a second (broker/registrar.c). */
+#define NAMESRV_SETTLE_MS 1200
 /* How often silent brokers are looked for (RouteInfoManager#scanNotActiveBroker: 10 s in 4.9, 5 s in 5.x). */
 #define NAMESRV_SCAN_MS 5000
 

@@ -32,9 +32,11 @@ static const struct key_row rows[] = {
     {"logDir", KEY_PATH, MEMBER(log_dir), NULL, false},
     {"logLevel", KEY_LEVEL, MEMBER(log_level), NULL, false},
     {"namesrvListeners", KEY_LISTENERS, 0, 0, NULL, false},
+    {"needWaitForService", KEY_BOOL, MEMBER(need_wait_for_service), NULL, false},
     {"orderMessageEnable", KEY_BOOL, MEMBER(order_message_enable), NULL, true},
     {"rocketmqHome", KEY_PATH, MEMBER(rocketmq_home), NULL, false},
     {"serverChannelMaxIdleTimeSeconds", KEY_SECONDS, MEMBER(max_idle_seconds), NULL, false},
+    {"waitSecondsForService", KEY_SECONDS, MEMBER(wait_seconds_for_service), NULL, false},
     {"clusterTest", KEY_NO_EFFECT, 0, 0, "false", false},
     {"productEnvName", KEY_NO_EFFECT, 0, 0, "center", false},
     {"serverAsyncSemaphoreValue", KEY_NO_EFFECT, 0, 0, "64", false},
@@ -54,7 +56,7 @@ static const struct key_row rows[] = {
 
 void namesrv_config_init(struct namesrv_config *config)
 {
-    *config = (struct namesrv_config){.listen_port = 9876, .max_idle_seconds = 120};
+    *config = (struct namesrv_config){.listen_port = 9876, .max_idle_seconds = 120, .wait_seconds_for_service = 45};
     strcpy(config->bind_address, "0.0.0.0");
     strcpy(config->log_level, "info");
 }

@@ -24,6 +24,8 @@ struct namesrv_config {
     char rocketmq_home[NAMESRV_PATH_MAX];     /* rocketmqHome; only shown */
     bool order_message_enable;                /* orderMessageEnable: routes carry orderTopicConf */
     int max_idle_seconds;                     /* serverChannelMaxIdleTimeSeconds */
+    bool need_wait_for_service;               /* needWaitForService: no routes are answered until ... */
+    int wait_seconds_for_service;             /* waitSecondsForService have passed since the start */
     char log_dir[NAMESRV_PATH_MAX]; /* logDir; empty = standard error */
     char log_level[16];             /* logLevel */
     struct namesrv_listener listeners[NAMESRV_LISTENERS_MAX]; /* namesrvListeners=NAME:PORT,... */

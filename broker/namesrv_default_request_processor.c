@@ -204,11 +204,18 @@ static void query_data_version(struct namesrv_request *request, struct answer *a
         data_version_encode(&stored, &answer->body);
 }
 
-/* A name server that has just started and has not heard a leader yet does not know that a topic is not there; 17 would make producers give
+/* A name server that has just started and has not heard the leaders yet does not know that a topic is not there; 17 would make producers give
  * up and consumers drop their queues. */
 static bool not_ready(const struct namesrv *namesrv)
 {
-    return !namesrv->routes.leader_seen && namesrv_now_ms(namesrv) - namesrv->started_ms < NAMESRV_NOT_READY_MS;
+    return namesrv_now_ms(namesrv) - namesrv->started_ms < (namesrv->routes.leader_seen ? NAMESRV_SETTLE_MS : NAMESRV_NOT_READY_MS);
+}
+
+/* The operator's own wait: nothing is answered, also not what is known, for it may be a part. */
+static bool waits_for_service(const struct namesrv *namesrv)
+{
+    return namesrv->config.need_wait_for_service &&
+           namesrv_now_ms(namesrv) - namesrv->started_ms < namesrv->config.wait_seconds_for_service * INT64_C(1000);
 }
 
 static void get_route_info(struct namesrv_request *request, struct answer *answer)
@@ -219,9 +226,10 @@ static void get_route_info(struct namesrv_request *request, struct answer *answe
     if (namesrv->config.order_message_enable)
         kv_config_manager_get(&namesrv->kv, SLICE_LITERAL(KV_NAMESPACE_ORDER_TOPIC_CONFIG), header.topic, &order_topic_conf);
     bool quoted_ids = header.accept_standard_json_only || request->command->version >= VERSION_V4_9_4;
-    if (route_info_topic_route(&namesrv->routes, header.topic, request->listener, quoted_ids, order_topic_conf, &answer->body))
+    bool waits = waits_for_service(namesrv);
+    if (!waits && route_info_topic_route(&namesrv->routes, header.topic, request->listener, quoted_ids, order_topic_conf, &answer->body))
         return;
-    if (not_ready(namesrv))
+    if (waits || not_ready(namesrv))
         refuse(answer, RESPONSE_SYSTEM_ERROR, "name server not ready");
     else
         refuse(answer, RESPONSE_TOPIC_NOT_EXIST,

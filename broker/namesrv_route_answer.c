@@ -66,7 +66,7 @@ bool route_info_topic_route(const struct route_info_manager *manager, struct sli
             .broker_name = slice_of_text(queue->broker->name),
             .read_queue_nums = queue->read_queue_nums,
             .write_queue_nums = queue->write_queue_nums,
-            .perm = queue->perm,
+            .perm = route_queue_perm(queue),
             .topic_sys_flag = queue->sys_flag,
         };
         route.broker_count = route.queue_count = i + 1;

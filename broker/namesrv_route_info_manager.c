@@ -2,8 +2,9 @@
  * 2. The address takes the id's place; an id 0 then lays its topic table over what is known of that broker name.
  * 3. Addresses go when their connection closes, when they are silent too long, or by 104; with the last one the broker name and its queues go.
  *
- * Topics that a new table does not hold any more stay until 216 removes them, as in RocketMQ: a deleted topic is taken off by the tool
- * that deletes it, and a broker that comes back with less than it had (a new disk) does not silently take routes away.
+ * A leader that says its term always sends its whole table, which a majority agreed on: what is not in it any more is taken off that broker name, so a
+ * topic that was deleted on one group only is not routed there. RocketMQ's brokers also send tables of one topic, and nothing tells the two apart:
+ * their topics stay until 216 removes them.
  */
 #include "broker/namesrv_route_info_manager.h"
 
@@ -97,17 +98,34 @@ static void address_remove(struct route_broker *broker, struct route_address *ad
     memmove(address, address + 1, (broker->address_count - at) * sizeof *address);
 }
 
-/* Takes the queues of a broker name off every topic (of a topic, when one is given). */
-static void topic_drop_broker(struct route_info_manager *manager, struct route_topic *topic, const struct route_broker *broker)
+/* The topic goes with its last queue. */
+static void queue_drop(struct route_info_manager *manager, struct route_topic *topic, struct route_queue *queue)
 {
-    for (uint32_t i = 0; i < topic->queue_count; i++) {
-        if (topic->queues[i].broker != broker)
-            continue;
-        topic->queues[i] = topic->queues[--topic->queue_count];
-        break; /* a broker name stands once in a topic */
-    }
+    size_t at = (size_t)(queue - topic->queues);
+    topic->queue_count--;
+    memmove(queue, queue + 1, (topic->queue_count - at) * sizeof *queue);
     if (topic->queue_count == 0)
         topic_free(manager, topic);
+}
+
+static struct route_queue *topic_queue(struct route_topic *topic, const struct route_broker *broker)
+{
+    for (uint32_t i = 0; i < topic->queue_count; i++) {
+        if (topic->queues[i].broker == broker)
+            return &topic->queues[i];
+    }
+    return NULL;
+}
+
+/* Takes the queues of a broker name off all topics, or (stale_only) off those that its last table did not hold. */
+static void topics_drop(struct route_info_manager *manager, const struct route_broker *broker, bool stale_only)
+{
+    struct route_topic *topic, *next;
+    HASH_ITER (hh, manager->topics, topic, next) {
+        struct route_queue *queue = topic_queue(topic, broker);
+        if (queue != NULL && (!stale_only || queue->table != broker->tables))
+            queue_drop(manager, topic, queue);
+    }
 }
 
 /* A broker name without an address is forgotten whole, its leader term too: a cluster that was wiped and starts at term 1 again must be taken. */
@@ -115,9 +133,7 @@ static void broker_drop_if_empty(struct route_info_manager *manager, struct rout
 {
     if (broker->address_count != 0)
         return;
-    struct route_topic *topic, *next;
-    HASH_ITER (hh, manager->topics, topic, next)
-        topic_drop_broker(manager, topic, broker);
+    topics_drop(manager, broker, false);
     LOG_INFO("name server: broker %s has no address left", broker->name);
     broker_free(manager, broker);
 }
@@ -200,15 +216,6 @@ static int check_name(struct slice text, const char *what, struct error *error)
     return 0;
 }
 
-static struct route_queue *topic_queue(struct route_topic *topic, const struct route_broker *broker)
-{
-    for (uint32_t i = 0; i < topic->queue_count; i++) {
-        if (topic->queues[i].broker == broker)
-            return &topic->queues[i];
-    }
-    return NULL;
-}
-
 static struct route_queue *topic_queue_add(struct route_info_manager *manager, struct slice name, struct route_broker *broker)
 {
     struct route_topic *topic = route_info_find_topic(manager, name);
@@ -236,24 +243,28 @@ static struct route_queue *topic_queue_add(struct route_info_manager *manager, s
         topic->queues = queues;
         topic->queue_capacity = capacity;
     }
-    topic->queues[topic->queue_count] = (struct route_queue){.broker = broker};
-    return &topic->queues[topic->queue_count++];
+    uint32_t at = 0;
+    while (at < topic->queue_count && strcmp(topic->queues[at].broker->name, broker->name) < 0)
+        at++;
+    memmove(&topic->queues[at + 1], &topic->queues[at], (topic->queue_count - at) * sizeof topic->queues[0]);
+    topic->queue_count++;
+    topic->queues[at] = (struct route_queue){.broker = broker};
+    return &topic->queues[at];
 }
 
-/* A version that is known says nothing about the table: a registration of one topic carries the version of the whole table that follows it
- * (seen with RocketMQ 4.9.7, where the full one was then skipped). So every topic is compared; only a permission that an operator changed
- * here (205, 327) outlives a table of the same version. */
+/* Whatever its version: a registration of one topic carries the version of the whole table that follows it (seen with RocketMQ 4.9.7, where the
+ * full one was then skipped). So every topic is compared. */
 static int topics_apply(struct route_info_manager *manager, struct route_broker *broker, const struct route_registration *registration,
-                        bool new_version, struct error *error)
+                        struct error *error)
 {
+    broker->tables++;
     for (size_t i = 0; i < registration->topic_count; i++) {
         const struct topic_config *config = &registration->topics[i];
         if (check_name(config->name, "a topic name", error) != 0)
             return ERROR_INVALID;
         struct route_topic *topic = route_info_find_topic(manager, config->name);
         struct route_queue *queue = topic == NULL ? NULL : topic_queue(topic, broker);
-        bool added = queue == NULL;
-        if (added)
+        if (queue == NULL)
             queue = topic_queue_add(manager, config->name, broker);
         if (queue == NULL)
             return error_set(error, ERROR_TOO_LARGE, "the name server has no room for topic %.*s (it takes %u)", (int)config->name.size,
@@ -261,10 +272,11 @@ static int topics_apply(struct route_info_manager *manager, struct route_broker 
         queue->read_queue_nums = config->read_queue_nums;
         queue->write_queue_nums = config->write_queue_nums;
         queue->sys_flag = config->topic_sys_flag;
-        if (added || new_version || queue->registered_perm != config->perm)
-            queue->perm = config->perm;
-        queue->registered_perm = config->perm;
+        queue->perm = config->perm;
+        queue->table = broker->tables;
     }
+    if (registration->leader_term >= 0)
+        topics_drop(manager, broker, true);
     return 0;
 }
 
@@ -307,7 +319,6 @@ int route_info_register(struct route_info_manager *manager, const struct route_r
         goto out;
 
     struct route_address *address = address_by_text(broker, registration->broker_address);
-    bool known_version = address != NULL && leads == (address->id == 0) && data_version_equal(&address->version, &registration->version);
     if (address != NULL && address->id != registration->broker_id)
         address_remove(broker, address);
     address = address_by_id(broker, registration->broker_id);
@@ -333,7 +344,7 @@ int route_info_register(struct route_info_manager *manager, const struct route_r
         if (registration->leader_term >= 0)
             broker->leader_term = registration->leader_term;
         manager->leader_seen = true;
-        rv = topics_apply(manager, broker, registration, !known_version, error);
+        rv = topics_apply(manager, broker, registration, error);
     }
     fill_master(broker, result);
 out:
@@ -406,31 +417,33 @@ void route_info_scan(struct route_info_manager *manager, int64_t now_ms, void (*
         expired(argument, silent[i]);
 }
 
-/* RocketMQ's numbers: wiping counts the topics of the broker name, adding sets exactly READ|WRITE. */
-static int32_t change_perm(struct route_info_manager *manager, struct slice broker_name, bool add)
+int32_t route_queue_perm(const struct route_queue *queue)
 {
-    const struct route_broker *broker = broker_find(manager, broker_name);
+    return queue->broker->write_wiped ? queue->perm & ~PERM_WRITE : queue->perm;
+}
+
+/* A mark on the broker name, not a change of each topic: it holds for topics that are made meanwhile, over every later table and over a change of
+ * leader, and taking it away gives each topic what its broker says. The count is RocketMQ's: the topics of the broker name. */
+static int32_t wipe(struct route_info_manager *manager, struct slice broker_name, bool wiped)
+{
+    struct route_broker *broker = broker_find(manager, broker_name);
     int32_t touched = 0;
     if (broker == NULL)
         return 0;
-    for (struct route_topic *topic = manager->topics; topic != NULL; topic = topic->hh.next) {
-        struct route_queue *queue = topic_queue(topic, broker);
-        if (queue == NULL)
-            continue;
-        queue->perm = add ? PERM_READ | PERM_WRITE : queue->perm & ~PERM_WRITE;
-        touched++;
-    }
+    broker->write_wiped = wiped;
+    for (struct route_topic *topic = manager->topics; topic != NULL; topic = topic->hh.next)
+        touched += topic_queue(topic, broker) != NULL;
     return touched;
 }
 
 int32_t route_info_wipe_write_perm(struct route_info_manager *manager, struct slice broker_name)
 {
-    return change_perm(manager, broker_name, false);
+    return wipe(manager, broker_name, true);
 }
 
 int32_t route_info_add_write_perm(struct route_info_manager *manager, struct slice broker_name)
 {
-    return change_perm(manager, broker_name, true);
+    return wipe(manager, broker_name, false);
 }
 
 void route_info_delete_topic(struct route_info_manager *manager, struct slice topic_name, struct slice cluster_name)
@@ -442,10 +455,12 @@ void route_info_delete_topic(struct route_info_manager *manager, struct slice to
         topic_free(manager, topic);
         return;
     }
-    for (uint32_t i = topic->queue_count; i-- > 0;) {
-        if (slice_equal_text(cluster_name, topic->queues[i].broker->cluster))
-            topic->queues[i] = topic->queues[--topic->queue_count];
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < topic->queue_count; i++) {
+        if (!slice_equal_text(cluster_name, topic->queues[i].broker->cluster))
+            topic->queues[kept++] = topic->queues[i];
     }
-    if (topic->queue_count == 0)
+    topic->queue_count = kept;
+    if (kept == 0)
         topic_free(manager, topic);
 }

@@ -1,7 +1,8 @@
 /* Who serves what: brokers with their addresses, and the queues each broker name has of each topic.
  *
  * Follows org.apache.rocketmq.namesrv.routeinfo.RouteInfoManager, except where that loses information: an address is known by broker name AND id,
- * a table is never skipped because its version is known, and an id 0 of an older leader term is not taken. No sockets, no clock: both are told.
+ * a table is never skipped because its version is known, an id 0 of an older leader term is not taken, and a broker name whose write permission was
+ * wiped stays so until it is added again. No sockets, no clock: both are told.
  */
 #ifndef LEDGERMQ_BROKER_NAMESRV_ROUTE_INFO_MANAGER_H
 #define LEDGERMQ_BROKER_NAMESRV_ROUTE_INFO_MANAGER_H
@@ -29,7 +30,7 @@ struct route_registration {
     struct slice ha_server_address;
     struct slice listeners; /* "NAME:HOST:PORT,...", may be empty */
     int64_t broker_id;
-    int64_t leader_term;    /* -1 = not said (a RocketMQ broker) */
+    int64_t leader_term;    /* -1 = not said (a RocketMQ broker); else the table is whole: topics that it does not hold go */
     int64_t timeout_ms;     /* 0 = ROUTE_BROKER_EXPIRED_MS */
     uint64_t connection_id; /* the address goes when this closes */
     struct data_version version;
@@ -58,6 +59,8 @@ struct route_broker {
     char *name;
     char *cluster;
     int64_t leader_term; /* highest seen under id 0, -1 = none said; forgotten with the last address */
+    bool write_wiped;    /* by 205, until 327 */
+    uint32_t tables;     /* that were laid over its queues */
     struct route_address *addresses; /* sorted by id */
     uint32_t address_count;
     uint32_t address_capacity;
@@ -69,13 +72,13 @@ struct route_queue {
     struct route_broker *broker;
     int32_t read_queue_nums;
     int32_t write_queue_nums;
-    int32_t perm;            /* what is answered: 205 and 327 change it */
-    int32_t registered_perm; /* what the broker said last */
+    int32_t perm; /* what the broker said last */
     int32_t sys_flag;
+    uint32_t table; /* of broker->tables: the last one that held it */
 };
 
 struct route_topic {
-    struct route_queue *queues;
+    struct route_queue *queues; /* sorted by broker name: clients hash over the order of an answer */
     uint32_t queue_count;
     uint32_t queue_capacity;
     UT_hash_handle hh;
@@ -107,6 +110,8 @@ size_t route_info_connection_closed(struct route_info_manager *manager, uint64_t
 void route_info_scan(struct route_info_manager *manager, int64_t now_ms, void (*expired)(void *argument, uint64_t connection_id), void *argument);
 
 struct route_topic *route_info_find_topic(const struct route_info_manager *manager, struct slice name);
+/* What clients may do with the queues: less than the broker said after WIPE_WRITE_PERM_OF_BROKER. */
+int32_t route_queue_perm(const struct route_queue *queue);
 
 /* ---- answers: namesrv_route_answer.c ---- */
 

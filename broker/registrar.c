@@ -2,7 +2,7 @@
  *
  *     WAITING --timer--> RESOLVING --> CONNECTING --> CONNECTED --answer 104--> CLOSED (clean stop only)
  *        ^                   |             |              |
- *        '------- back-off 100 ms .. 1 s --+--------------'   connection lost, no answer in time, no such host
+ *        '----- back-off 100 .. 500 ms ----+--------------'   connection lost, no answer in time, no such host
  *
  * 1. At every connect, and 30 s after the last answer, the whole table goes out as one 103. It is small and nothing is ever skipped, so that a name
  *    server that restarted, missed something or was told by an older leader is right again after one frame.
@@ -10,6 +10,8 @@
  *    bigger the table is, so that thousands of topics made one after the other do not cost a registration of thousands of topics each.
  * 3. A link has one frame under way at a time: a change meanwhile is sent when that frame has left. So a name server that does not read
  *    costs one frame of memory.
+ * 4. A name server that is there again is registered at within a second: a refused connect is tried again within half a second, one that nobody
+ *    answers after a second at once, and a machine that lost its memory of a connection is found out by a probe each second.
  * The timer of a link counts what its state waits for: back-off, connect, answer, or the next period.
  */
 #include "broker/registrar.h"
@@ -23,12 +25,14 @@
 #include "proto/headers.h"
 #include "proto/register_broker_body.h"
 #include "proto/request_code.h"
+#include "proto/topic_validator.h"
 #include "store/log_sink.h"
 
 #define LINKS_MAX 16
 #define BACK_OFF_MIN_MS 100
-#define BACK_OFF_MAX_MS 1000
-#define CONNECT_MS 3000
+#define BACK_OFF_MAX_MS 500
+#define CONNECT_MS 1000
+#define PROBE_SECONDS 1
 #define GOODBYE_MS 500
 /* A table is said again for a change of topics when the last one of so many bytes (some 8 us to write, send and read at three name servers each KiB)
  * is so long ago: 1,000 topics of 90 bytes wait 45 ms, and their registrations take a tenth of a core at most. */
@@ -106,15 +110,14 @@ static void encode_topics(struct registrar *registrar)
     const struct topic_config_table *topics = broker->topics;
     struct data_version version = {.timestamp_ms = topics->version.timestamp_ms, .counter = topics->version.counter};
     int32_t broker_perm = broker->config.broker_permission;
-    bool read_write = (broker_perm & (PERM_READ | PERM_WRITE)) == (PERM_READ | PERM_WRITE);
     buffer_clear(&registrar->body);
     register_broker_body_begin(&registrar->body, &version);
     for (const struct topic_entry *entry = topics->entries; entry != NULL; entry = entry->hh.next) {
-        if (entry->deleting)
+        /* With auto-creation off at run time the model stays in the table, but nobody shall be sent here for an unknown topic. */
+        if (entry->deleting || (!broker->config.auto_create_topic_enable && slice_equal_text(entry->config.name, TOPIC_AUTO_CREATE)))
             continue;
         struct topic_config config = entry->config;
-        if (!read_write)
-            config.perm = broker_perm; /* a broker that is closed for one of them announces all topics so */
+        config.perm &= broker_perm | ~(PERM_READ | PERM_WRITE); /* what both allow */
         register_broker_body_add(&registrar->body, &config);
     }
     register_broker_body_end(&registrar->body);
@@ -331,6 +334,7 @@ static void on_connected(uv_connect_t *connect, int status)
     link->state = LINK_CONNECTED;
     buffer_clear(&link->input);
     uv_tcp_nodelay(&link->tcp, 1);
+    uv_tcp_keepalive(&link->tcp, 1, PROBE_SECONDS);
     int rv = uv_read_start((uv_stream_t *)&link->tcp, on_alloc, on_read);
     if (rv != 0) {
         complain(link, "cannot read", uv_strerror(rv));
@@ -413,6 +417,7 @@ static void on_link_timer(uv_timer_t *timer)
         break;
     case LINK_CONNECTING:
         complain(link, "cannot connect", "no answer");
+        link->back_off_ms = 0; /* the wait for the answer was pause enough */
         link_close(link);
         break;
     case LINK_CONNECTED:
@@ -433,7 +438,9 @@ static void link_wait(struct link *link)
 {
     link->state = LINK_WAITING;
     uv_timer_start(&link->timer, on_link_timer, link->back_off_ms, 0);
-    link->back_off_ms = link->back_off_ms * 2 > BACK_OFF_MAX_MS ? BACK_OFF_MAX_MS : link->back_off_ms * 2;
+    link->back_off_ms = link->back_off_ms < BACK_OFF_MIN_MS ? BACK_OFF_MIN_MS : link->back_off_ms * 2;
+    if (link->back_off_ms > BACK_OFF_MAX_MS)
+        link->back_off_ms = BACK_OFF_MAX_MS;
 }
 
 static void on_timer_closed(uv_handle_t *handle)

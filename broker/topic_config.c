@@ -200,6 +200,14 @@ int topic_config_table_open(struct broker *broker, struct error *error)
     return error_set(error, rv, rv == ERROR_INVALID ? "topics: brokerClusterName is too long to name a topic after it" : "topics: out of memory");
 }
 
+void topic_config_need_auto_create_model(struct broker *broker)
+{
+    struct topic_config_table *table = broker->topics;
+    if (topic_config_find(table, SLICE_LITERAL(TOPIC_AUTO_CREATE)) == NULL &&
+        add_built_in(table, TOPIC_AUTO_CREATE, broker->config.default_topic_queue_nums, PERM_INHERIT | PERM_READ | PERM_WRITE) == 0)
+        table->changes++;
+}
+
 static void creation_drop(struct topic_config_table *table, struct topic_creation *creation)
 {
     HASH_DEL(table->creations, creation);

@@ -48,6 +48,8 @@ struct topic_config_table {
 /* Makes the table with the built-in topics of broker->config (store.md 7.2); sets broker->topics. ERROR_NO_MEMORY. */
 int topic_config_table_open(struct broker *broker, struct error *error);
 void topic_config_table_close(struct broker *broker);
+/* autoCreateTopicEnable was turned on while running: TBW102 is there from now on. */
+void topic_config_need_auto_create_model(struct broker *broker);
 
 /* One hash; NULL when unknown. Valid until control returns to the loop. An entry that is `deleting` must not take sends (answer 17). */
 struct topic_entry *topic_config_find(struct topic_config_table *table, struct slice name);

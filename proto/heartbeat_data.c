@@ -10,6 +10,40 @@ const char *const consume_from_where_names[CONSUME_FROM_WHERES] = {
     "CONSUME_FROM_FIRST_OFFSET", "CONSUME_FROM_TIMESTAMP",
 };
 
+/* Letters alone count: "Clustering", "CLUSTERING" and "clustering" are one. */
+static bool is_spelling_of(struct slice text, const char *name)
+{
+    size_t at = 0;
+    for (; *name != 0; name++) {
+        if (*name == '_')
+            continue;
+        while (at < text.size && (text.data[at] == '_' || text.data[at] == '-'))
+            at++;
+        if (at == text.size || (text.data[at] | 0x20) != (*name | 0x20))
+            return false;
+        at++;
+    }
+    return at == text.size;
+}
+
+/* Clients in other languages spell these their own way, and newer ones have words that are not known here: that is no reason to refuse a heart-beat, the
+ * broker only shows them to tools. What is not understood stays as it was. */
+static int read_word(struct json_value object, const char *key, const char *const *names, int count, int *ordinal,
+                     struct error *error)
+{
+    struct json_value value = json_get(object, key);
+    struct slice text;
+    if (json_is_null(value) || json_enum(value, names, count, ordinal))
+        return 0;
+    if (!json_text(value, &text))
+        return error_set(error, ERROR_INVALID, "field %s is not a word", key);
+    for (int i = 0; i < count; i++) {
+        if (is_spelling_of(text, names[i]))
+            *ordinal = i;
+    }
+    return 0;
+}
+
 static int read_consumer(struct consumer_data *consumer, struct arena *arena, struct json_value object,
                          struct error *error)
 {
@@ -21,12 +55,11 @@ static int read_consumer(struct consumer_data *consumer, struct arena *arena, st
 
     int rv = json_body_required_text(arena, object, "groupName", &consumer->group_name, error);
     if (rv == 0)
-        rv = json_read_enum(object, "consumeType", consume_type_names, CONSUME_TYPES, &consume_type, error);
+        rv = read_word(object, "consumeType", consume_type_names, CONSUME_TYPES, &consume_type, error);
     if (rv == 0)
-        rv = json_read_enum(object, "messageModel", message_model_names, MESSAGE_MODELS, &message_model, error);
+        rv = read_word(object, "messageModel", message_model_names, MESSAGE_MODELS, &message_model, error);
     if (rv == 0)
-        rv = json_read_enum(object, "consumeFromWhere", consume_from_where_names, CONSUME_FROM_WHERES, &from_where,
-                            error);
+        rv = read_word(object, "consumeFromWhere", consume_from_where_names, CONSUME_FROM_WHERES, &from_where, error);
     if (rv == 0)
         rv = json_read_bool(object, "unitMode", &consumer->unit_mode, error);
     if (rv == 0)

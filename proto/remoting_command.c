@@ -262,14 +262,15 @@ static bool read_language(struct scan *scan, uint8_t *out)
     *out = REMOTING_LANGUAGE_JAVA;
     if (!read_text(scan, &text))
         return false;
-    if (text.data == NULL)
+    if (text.size == 0)
         return true;
     if (!string) {
-        if (!slice_to_i32(text, &ordinal) || ordinal < 0 || ordinal >= (int32_t)LANGUAGES)
+        if (!slice_to_i32(text, &ordinal))
             return false;
-        *out = (uint8_t)ordinal;
+        *out = ordinal < 0 || ordinal >= (int32_t)LANGUAGES ? REMOTING_LANGUAGE_OTHER : (uint8_t)ordinal;
         return true;
     }
+    *out = REMOTING_LANGUAGE_OTHER;
     for (uint8_t i = 0; i < LANGUAGES; i++) {
         if (slice_equal_text(text, language_names[i])) {
             *out = i;

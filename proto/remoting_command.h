@@ -15,6 +15,7 @@
 #define REMOTING_EXT_FIELDS_MAX 96u  /* the largest known request has 26 */
 #define REMOTING_VERSION 409         /* V4_9_8, in everything we send */
 #define REMOTING_LANGUAGE_JAVA 0
+#define REMOTING_LANGUAGE_OTHER 7 /* and every word that is not known */
 
 enum remoting_serialize_type { REMOTING_JSON = 0, REMOTING_BINARY = 1 };
 enum remoting_flag { REMOTING_FLAG_RESPONSE = 1, REMOTING_FLAG_ONEWAY = 2 };

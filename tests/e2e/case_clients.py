@@ -235,8 +235,9 @@ def every_count_is_that_of_the_traffic():
             return json.loads(answer.body)
 
         with remoting.Connection(address) as client:
-            answer = client.request(VIEW_STATS, {"statsName": "TOPIC_PUT_NUMS", "statsKey": "T"})
-            check(answer.code == 1 and answer.remark == "The stats <TOPIC_PUT_NUMS> <T> not exist", f"{answer}")
+            answer = client.request(VIEW_STATS, {"statsName": "TOPIC_PUT_NUMS", "statsKey": "U"})
+            check(answer.code == 1 and answer.remark == "The stats <TOPIC_PUT_NUMS> <U> not exist", f"{answer}")
+            check(stats("TOPIC_PUT_NUMS", "T")["statsDay"]["sum"] == 0, "what is there counts 0")
             size = 0
             for number in range(20):
                 answer = client.request(remoting.SEND_V2, remoting.send_fields("T", number % 2), b"x" * 100)

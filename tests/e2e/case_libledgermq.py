@@ -85,17 +85,6 @@ def examples_built_from_an_installation():
         check(sanitize or not others, f"libledgermq.so shows {others[:5]}")
 
 
-class SecondGroup(Cluster):
-    """Another group of brokers, broker-b, which registers at the first one's name servers as well."""
-
-    broker_name = "broker-b"
-
-    def __init__(self, first, **more):
-        super().__init__(**more)
-        own = ";".join(self.namesrv(i) for i in range(self.nodes))
-        self.settings += ["brokerName=broker-b", "dLegerGroup=broker-b", f"namesrvAddr={first.namesrv_addr};{own}"]
-
-
 def brokers_of(cluster, topic):
     answer = remoting.ask(cluster.namesrv(0), remoting.ROUTE, {"topic": topic})
     return set(re.findall(rb'"brokerName":"(broker-[ab])"', answer.body)) if answer.code == 0 else set()
@@ -107,7 +96,7 @@ def a_second_group_of_brokers_dies():
     if not os.path.exists(SUITE):
         raise Skipped("libledgermq_suite is not built (LEDGERMQ_TESTS=OFF)")
     seconds = rounds(4, 4, 12)
-    with Cluster(nodes=1) as first, SecondGroup(first, nodes=3) as second:
+    with Cluster(nodes=1) as first, Cluster(group="broker-b", namesrv=first.namesrv_addr) as second:
         first.create_topic("T")
         second.create_topic("T")
         wait_for("both groups in the route", 10, lambda: len(brokers_of(first, "T")) == 2)

@@ -18,6 +18,7 @@ class NameServer:
         self.ports = Ports()
         self.port = self.ports.base
         self.address = f"127.0.0.1:{self.port}"
+        os.makedirs(folder, exist_ok=True)
         self.conf = os.path.join(folder, "namesrv.conf")
         with open(self.conf, "w", encoding="ascii") as file:
             file.write("\n".join([f"listenPort={self.port}", f"kvConfigPath={folder}/kv/kvConfig.json",
@@ -84,6 +85,7 @@ def namesrv_routes():
             check(code == 0 and found["brokerDatas"] == [{"brokerAddrs": {"0": "127.0.0.1:1", "2": "127.0.0.1:3"}, "brokerName": "broker-x", "cluster": "C"}],
                   f"route: {code} {found}")
             check(found["queueDatas"] == [{"brokerName": "broker-x", "perm": 6, "readQueueNums": 4, "topicSysFlag": 0, "writeQueueNums": 4}], f"route: {found}")
+            wait_for("the name server is ready", 3, lambda: route(server.address, "Unknown")[0] == 17)
             code, remark = route(server.address, "Unknown")
             check(code == 17 and remark.startswith("No topic route info in name server for the topic: Unknown\n"), f"unknown topic: {code} {remark}")
             # A leader that was cut off comes back with its old term: answered, not taken.

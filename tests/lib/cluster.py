@@ -73,14 +73,14 @@ class Ports:
 class Cluster:
     """A cluster in a temporary folder that is stopped and removed at the end."""
 
-    broker_name = "broker-a"
-
-    def __init__(self, nodes=3, durability="A", settings=(), folder=None, stores=None):
-        """stores: node -> folder that its store is to be in."""
+    def __init__(self, nodes=3, durability="A", settings=(), folder=None, stores=None, group="broker-a", namesrv=None):
+        """stores: node -> folder that its store is to be in. namesrv: name servers outside, the nodes then are none."""
         self.ports = Ports()
         self.base = self.ports.base
         self.nodes = nodes
         self.durability = durability
+        self.group = group
+        self.outer_namesrv = namesrv
         # Small files: a test fills and rolls several of them.
         self.settings = ["mappedFileSizeCommitLog=16777216", "mappedFileSizeConsumeQueue=60000", *settings]
         self.loads = []
@@ -118,7 +118,8 @@ class Cluster:
     def start(self):
         options = [option for setting in self.settings for option in ("--set", setting)]
         try:
-            self.run("start", "--nodes", self.nodes, "--durability", self.durability, "--port", self.base, *options)
+            self.run("start", "--nodes", self.nodes, "--durability", self.durability, "--port", self.base, "--group", self.group, "--namesrv",
+                     self.outer_namesrv or "", *options)
         except Failed:
             self.run("stop", must=False)
             raise
@@ -134,7 +135,7 @@ class Cluster:
 
     @property
     def namesrv_addr(self):
-        return ";".join(self.namesrv(i) for i in range(self.nodes))
+        return self.outer_namesrv or ";".join(self.namesrv(i) for i in range(self.nodes))
 
     def namesrv(self, node):
         return f"127.0.0.1:{self.base + node}"
@@ -173,7 +174,7 @@ class Cluster:
 
     def leader_now(self):
         """Index of the node under id 0, None when no name server knows one."""
-        address = remoting.leader_address(self.namesrv_addr, self.broker_name)
+        address = remoting.leader_address(self.namesrv_addr, self.group)
         return None if address is None else (remoting.split_address(address)[1] - self.base - 100) // 10
 
     def leader(self, seconds=15, but=None):

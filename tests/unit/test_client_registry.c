@@ -125,8 +125,9 @@ START_TEST(expressions_are_compiled_when_their_text_changes)
     ck_assert_msg(subscription->program == program, "the same text was compiled again");
     ck_assert_uint_eq(program->owners, 1);
     ck_assert_int_eq(subscription->program_version, 3);
-    subscription = sql_beat("n > 5", "SQL92", 3);
-    ck_assert_msg(subscription->program == program, "a version that is not newer was taken");
+    subscription = sql_beat("n > 2", "SQL92", 2);
+    ck_assert_msg(subscription->program == program, "the same text was compiled again");
+    ck_assert_int_eq(subscription->program_version, 2);
 
     /* A pull waits with it while the subscription goes on. */
     sql_program_hold(program);
@@ -241,8 +242,66 @@ START_TEST(a_newer_subscription_wins_and_unnamed_topics_go)
     ck_assert_str_eq(sub_string("T"), "TagB");
     beat(1, "a", "g", one_topic, "TagA", 100);
     ck_assert_str_eq(sub_string("T"), "TagB");
+    ck_assert_str_eq(sub_string("U"), "TagB"); /* b still subscribes to it */
+    beat(2, "b", "g", one_topic, "TagB", 102);
     ck_assert_ptr_null(sub_string("U"));
     ck_assert_uint_eq(group("g")->subscription_count, 1);
+}
+END_TEST
+
+/* Z16: members that say different things: the newest word counts, heart-beat after heart-beat, and it is counted. */
+START_TEST(members_that_do_not_agree)
+{
+    uint64_t *conflicts = &broker->clients->subscription_conflicts;
+    beat(1, "a", "g", one_topic, "TagA", 100);
+    beat(1, "a", "g", one_topic, "TagA", 100);
+    ck_assert_uint_eq(*conflicts, 0);
+    beat(2, "b", "g", one_topic, "TagB", 200);
+    ck_assert_uint_eq(*conflicts, 1);
+    for (int i = 0; i < 5; i++) {
+        beat(1, "a", "g", one_topic, "TagA", 100);
+        ck_assert_str_eq(sub_string("T"), "TagB");
+        beat(2, "b", "g", one_topic, "TagB", 200);
+        ck_assert_str_eq(sub_string("T"), "TagB");
+    }
+    ck_assert_uint_eq(*conflicts, 6);
+    /* A topic that only one of them names stays as well, and nobody is told of a change. */
+    beat(2, "b", "g", two_topics, "TagB", 200);
+    client_registry_notify_due(broker);
+    state.notices[0] = 0;
+    for (int i = 0; i < 3; i++) {
+        beat(1, "a", "g", one_topic, "TagA", 100);
+        beat(2, "b", "g", two_topics, "TagB", 200);
+        ck_assert_str_eq(sub_string("U"), "TagB");
+    }
+    notices("");
+    /* The newest word is worth nothing once its speaker has gone. */
+    client_registry_connection_closed(broker, 2);
+    beat(1, "a", "g", one_topic, "TagA", 100);
+    ck_assert_str_eq(sub_string("T"), "TagA");
+    ck_assert_ptr_null(sub_string("U"));
+}
+END_TEST
+
+/* Z11: versions are clocks of clients, and clocks are set back. */
+START_TEST(a_clock_that_was_set_back)
+{
+    beat(1, "a", "g", one_topic, "TagA", 1000);
+    beat(1, "a", "g", one_topic, "TagB", 900); /* on the same connection */
+    ck_assert_str_eq(sub_string("T"), "TagB");
+    ck_assert_int_eq(client_registry_subscription(group("g"), SLICE_LITERAL("T"))->data.sub_version, 900);
+    beat(2, "a", "g", one_topic, "TagC", 800); /* the old connection is not seen to be gone yet */
+    ck_assert_str_eq(sub_string("T"), "TagC");
+    client_registry_connection_closed(broker, 1);
+    beat(3, "b", "g", one_topic, "TagC", 700); /* another member keeps the group */
+    client_registry_connection_closed(broker, 2);
+    beat(4, "a", "g", one_topic, "TagD", 750);
+    ck_assert_str_eq(sub_string("T"), "TagD"); /* less than a said before, more than b */
+    client_registry_connection_closed(broker, 4);
+    client_registry_connection_closed(broker, 3);
+    beat(5, "a", "g", one_topic, "TagE", 1);
+    ck_assert_str_eq(sub_string("T"), "TagE");
+    ck_assert_uint_eq(broker->clients->subscription_conflicts, 0);
 }
 END_TEST
 
@@ -398,6 +457,8 @@ int main(void)
     tcase_add_test(test, one_more_notice_when_the_retry_topic_is_there);
     tcase_add_test(test, groups_that_do_not_want_notices);
     tcase_add_test(test, a_newer_subscription_wins_and_unnamed_topics_go);
+    tcase_add_test(test, members_that_do_not_agree);
+    tcase_add_test(test, a_clock_that_was_set_back);
     tcase_add_test(test, a_heart_beat_without_subscriptions_keeps_them);
     tcase_add_test(test, unregister);
     tcase_add_test(test, producer_groups);

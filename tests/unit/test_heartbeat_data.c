@@ -3,6 +3,7 @@
 #include "tests/lib/run_suite.h"
 
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define assert_slice(slice, text)                                                                                      \
@@ -147,9 +148,9 @@ START_TEST(what_is_wrong_is_named)
         {"{\"clientID\":\"c\",\"producerDataSet\":[{}]}", ERROR_MISSING, "groupName"},
         {"{\"clientID\":\"c\",\"producerDataSet\":{}}", ERROR_INVALID, "producerDataSet"},
         {"{\"clientID\":\"c\",\"consumerDataSet\":[1]}", ERROR_MISSING, "groupName"},
-        {"{\"clientID\":\"c\",\"consumerDataSet\":[{\"groupName\":\"g\",\"consumeType\":\"NEW\"}]}", ERROR_INVALID,
+        {"{\"clientID\":\"c\",\"consumerDataSet\":[{\"groupName\":\"g\",\"consumeType\":{}}]}", ERROR_INVALID,
          "consumeType"},
-        {"{\"clientID\":\"c\",\"consumerDataSet\":[{\"groupName\":\"g\",\"messageModel\":2}]}", ERROR_INVALID,
+        {"{\"clientID\":\"c\",\"consumerDataSet\":[{\"groupName\":\"g\",\"messageModel\":[1]}]}", ERROR_INVALID,
          "messageModel"},
         {"{\"clientID\":\"c\",\"consumerDataSet\":[{\"groupName\":\"g\",\"subscriptionDataSet\":[{}]}]}", ERROR_MISSING,
          "topic"},
@@ -160,6 +161,36 @@ START_TEST(what_is_wrong_is_named)
                       i, error.message);
         ck_assert_msg(strstr(error.message, rows[i].name) != NULL, "row %zu: %s", i, error.message);
         ck_assert_ptr_null(data.arena.chunks);
+    }
+}
+END_TEST
+
+/* Z4: other spellings and words that are not known. */
+START_TEST(other_spellings)
+{
+    static const struct {
+        const char *members;
+        enum consume_type type;
+        enum message_model model;
+        enum consume_from_where where;
+    } rows[] = {
+        {"\"consumeType\":\"Consume_Actively\",\"messageModel\":\"BroadCasting\",\"consumeFromWhere\":\"consume-from-timestamp\"", CONSUME_ACTIVELY,
+         MESSAGE_MODEL_BROADCASTING, CONSUME_FROM_TIMESTAMP},
+        {"\"consumeType\":0,\"messageModel\":0,\"consumeFromWhere\":4", CONSUME_ACTIVELY, MESSAGE_MODEL_BROADCASTING, CONSUME_FROM_FIRST_OFFSET},
+        {"\"consumeType\":\"NEW\",\"messageModel\":\"\",\"consumeFromWhere\":\"CONSUME_FROM_LAST_OFFSETS\"", CONSUME_PASSIVELY,
+         MESSAGE_MODEL_CLUSTERING, CONSUME_FROM_LAST_OFFSET},
+        {"\"consumeType\":9,\"messageModel\":-1,\"consumeFromWhere\":\"CONSUME_FROM\"", CONSUME_PASSIVELY, MESSAGE_MODEL_CLUSTERING,
+         CONSUME_FROM_LAST_OFFSET},
+        {"\"consumeType\":null,\"newMember\":{\"a\":[1]}", CONSUME_PASSIVELY, MESSAGE_MODEL_CLUSTERING, CONSUME_FROM_LAST_OFFSET},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[400];
+        snprintf(text, sizeof text, "{\"clientID\":\"c\",\"consumerDataSet\":[{\"groupName\":\"g\",%s}]}", rows[i].members);
+        ck_assert_msg(heartbeat_data_decode(&data, slice_of_text(text), &error) == 0, "row %zu: %s", i, error.message);
+        ck_assert_msg(data.consumers[0].consume_type == rows[i].type && data.consumers[0].message_model == rows[i].model &&
+                          data.consumers[0].consume_from_where == rows[i].where,
+                      "row %zu", i);
+        heartbeat_data_close(&data);
     }
 }
 END_TEST
@@ -199,6 +230,7 @@ int main(void)
     tcase_add_test(tcase, client_of_version_5);
     tcase_add_test(tcase, only_a_client_id);
     tcase_add_test(tcase, what_is_wrong_is_named);
+    tcase_add_test(tcase, other_spellings);
     tcase_add_test(tcase, every_prefix_is_an_error);
     tcase_add_test(tcase, memory_follows_the_size_of_the_text);
     suite_add_tcase(suite, tcase);

@@ -357,25 +357,36 @@ START_TEST(test_large_tables_gather_changes)
 }
 END_TEST
 
-START_TEST(test_name_server_that_comes_back)
+static void pause_ms(uint64_t wait_ms)
 {
-    start_all();
-    state = (struct dledger_state){.role = DLEDGER_LEADER, .term = 4, .accepting = true};
-    registrar_role_changed(&broker);
-    ck_assert_int_ge(run_until(all_have, "{\"0\"", PATIENCE_MS), 0);
-    stop_server(0);
-    ck_assert(has(1, "{\"0\""));
     bool over = false;
     uv_timer_t timer;
     uv_timer_init(&loop, &timer);
     timer.data = &over;
-    uv_timer_start(&timer, on_timer, 1500, 0); /* long enough for the back-off to reach its end */
+    uv_timer_start(&timer, on_timer, wait_ms, 0);
     while (!over)
         uv_run(&loop, UV_RUN_ONCE);
     uv_close((uv_handle_t *)&timer, NULL);
-    start_server(0);
-    int64_t took = run_until(first_has, "{\"0\"", PATIENCE_MS);
-    ck_assert_msg(took >= 0 && took <= 5000, "%lld ms", (long long)took); /* the back-off's end is 1 s */
+}
+
+/* Within a second, however long it was away. As above, the quickest of several counts. */
+START_TEST(test_name_server_that_comes_back)
+{
+    int64_t best = INT64_MAX;
+    start_all();
+    state = (struct dledger_state){.role = DLEDGER_LEADER, .term = 4, .accepting = true};
+    registrar_role_changed(&broker);
+    ck_assert_int_ge(run_until(all_have, "{\"0\"", PATIENCE_MS), 0);
+    for (uint64_t i = 0; i < 4 && (i < 2 || best > 1000); i++) {
+        stop_server(0);
+        ck_assert(has(1, "{\"0\""));
+        pause_ms(1300 + 100 * i); /* long enough for the back-off to reach its end */
+        start_server(0);
+        int64_t took = run_until(first_has, "{\"0\"", PATIENCE_MS);
+        ck_assert_int_ge(took, 0);
+        best = took < best ? took : best;
+    }
+    ck_assert_msg(best <= 1000, "%lld ms", (long long)best);
     stop_registrar();
 }
 END_TEST
@@ -471,6 +482,45 @@ START_TEST(test_listeners_and_permission)
 }
 END_TEST
 
+/* N12: a client may do what both allow, the topic and its broker. N9: nobody is sent here for an unknown topic when auto-creation is off. */
+START_TEST(test_permissions_and_the_model_topic)
+{
+    static const struct {
+        int32_t broker, topic, both;
+    } rows[] = {{6, 6, 6}, {6, 4, 4}, {6, 2, 2}, {4, 6, 4}, {4, 4, 4}, {4, 2, 0}, {2, 6, 2}, {2, 4, 0}, {0, 6, 0}, {6, 7, 7}, {4, 7, 5}};
+    state = (struct dledger_state){.role = DLEDGER_LEADER, .term = 4, .accepting = true};
+    broker.config.auto_create_topic_enable = true;
+    add_topic(1, "TBW102");
+    start_all();
+    ck_assert_int_ge(run_until(all_know_topic, "TBW102", PATIENCE_MS), 0);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        static char names[sizeof rows / sizeof rows[0]][32];
+        char *name = names[i], wanted[32];
+        snprintf(name, sizeof names[i], "Row%zu", i);
+        snprintf(wanted, sizeof wanted, "\"perm\":%d,", rows[i].both);
+        broker.config.broker_permission = rows[i].broker;
+        HASH_DEL(topics.entries, &entries[0]);
+        add_topic(0, name);
+        entries[0].config.perm = rows[i].topic;
+        registrar_topics_changed(&broker);
+        ck_assert_int_ge(run_until(all_know_topic, name, PATIENCE_MS), 0);
+        struct buffer out;
+        buffer_init(&out, 0);
+        ck_assert(route_info_topic_route(&servers[1]->routes, slice_of_text(name), NULL, true, (struct slice){0}, &out));
+        buffer_append_u8(&out, 0);
+        ck_assert_msg(strstr((char *)out.data, wanted) != NULL, "row %zu: %s", i, (char *)out.data);
+        buffer_close(&out);
+    }
+    broker.config.auto_create_topic_enable = false;
+    HASH_DEL(topics.entries, &entries[0]);
+    add_topic(0, "Last");
+    registrar_topics_changed(&broker);
+    ck_assert_int_ge(run_until(all_know_topic, "Last", PATIENCE_MS), 0);
+    ck_assert(!all_know_topic("TBW102"));
+    stop_registrar();
+}
+END_TEST
+
 START_TEST(test_addresses)
 {
     static const char *const wrong[] = {"host", "host:", ":1", "host:0", "host:99999", "host:x", "a:1;b"};
@@ -507,6 +557,7 @@ int main(void)
     tcase_add_test(tcase, test_name_server_that_does_not_answer);
     tcase_add_loop_test(tcase, test_stop_at_any_moment, 0, 40);
     tcase_add_test(tcase, test_listeners_and_permission);
+    tcase_add_test(tcase, test_permissions_and_the_model_topic);
     tcase_add_test(tcase, test_addresses);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

@@ -176,8 +176,8 @@ START_TEST(test_cut_off_leader_is_not_taken)
     ck_assert_uint_eq(route_info_connection_closed(&manager, 10), 0);
     CK_HAS(route("T"), "{\"0\":\"h:1\"}");
     /* The same term again is the leader itself, a higher one the next. */
-    ck_assert(REGISTER(.address = "h:1", .term = 4).taken);
-    ck_assert(REGISTER(.address = "h:0", .term = 5).taken);
+    ck_assert(REGISTER(.address = "h:1", .term = 4, .topics = table, .topic_count = 1).taken);
+    ck_assert(REGISTER(.address = "h:0", .term = 5, .topics = table, .topic_count = 1).taken);
     CK_HAS(route("T"), "{\"0\":\"h:0\"}");
 }
 END_TEST
@@ -216,6 +216,7 @@ START_TEST(test_two_names_at_one_address)
 }
 END_TEST
 
+/* N2: the first registration after a name server's start may be of one topic, with the version of the table that follows. */
 START_TEST(test_same_version_is_not_skipped)
 {
     /* One topic first, which already carries the version of the whole table that follows. */
@@ -226,7 +227,7 @@ START_TEST(test_same_version_is_not_skipped)
     all[1].write_queue_nums = 2;
     REGISTER(.address = "h:0", .counter = 5, .topics = all, .topic_count = 2);
     CK_HAS(route("Other"), "\"writeQueueNums\":2");
-    /* A topic that is missing stays until it is deleted here. */
+    /* A topic that is missing stays until it is deleted here: without a term nobody knows whether the table is whole. */
     REGISTER(.address = "h:0", .counter = 6, .topics = one, .topic_count = 1);
     ck_assert_ptr_nonnull(route("Other"));
     route_info_delete_topic(&manager, SLICE_LITERAL("Other"), (struct slice){0});
@@ -235,21 +236,70 @@ START_TEST(test_same_version_is_not_skipped)
 }
 END_TEST
 
+/* N7: wiped at the name server, it stays so whatever is registered, for whatever topic and by whatever leader, until it is added again. */
 START_TEST(test_wiped_permission)
 {
-    struct topic_config table[] = {topic("T", 4, 6), topic("R", 4, 4)};
+    struct topic_config table[] = {topic("T", 4, 6), topic("R", 4, 4), topic("New", 4, 6)};
     REGISTER(.address = "h:0", .counter = 1, .topics = table, .topic_count = 2);
+    REGISTER(.name = "broker-b", .address = "h:9", .counter = 1, .topics = table, .topic_count = 1);
     ck_assert_int_eq(route_info_wipe_write_perm(&manager, SLICE_LITERAL("broker-a")), 2);
     ck_assert_int_eq(route_info_wipe_write_perm(&manager, SLICE_LITERAL("nobody")), 0);
-    CK_HAS(route("T"), "\"perm\":4");
+    CK_HAS(route("T"), "\"brokerName\":\"broker-a\",\"perm\":4");
+    CK_HAS(route("T"), "\"brokerName\":\"broker-b\",\"perm\":6");
     REGISTER(.address = "h:0", .counter = 1, .topics = table, .topic_count = 2); /* the periodic one */
-    CK_HAS(route("T"), "\"perm\":4");
-    REGISTER(.address = "h:0", .counter = 2, .topics = table, .topic_count = 2); /* something changed */
-    CK_HAS(route("T"), "\"perm\":6");
-    route_info_wipe_write_perm(&manager, SLICE_LITERAL("broker-a"));
-    ck_assert_int_eq(route_info_add_write_perm(&manager, SLICE_LITERAL("broker-a")), 2);
-    CK_HAS(route("T"), "\"perm\":6");
-    CK_HAS(route("R"), "\"perm\":6"); /* RocketMQ sets READ|WRITE whatever it was */
+    CK_HAS(route("T"), "\"brokerName\":\"broker-a\",\"perm\":4");
+    REGISTER(.address = "h:0", .counter = 2, .topics = table, .topic_count = 3); /* a topic was made */
+    CK_HAS(route("T"), "\"brokerName\":\"broker-a\",\"perm\":4");
+    CK_HAS(route("New"), "\"perm\":4");
+    REGISTER(.address = "h:1", .id = 0, .term = 9, .counter = 3, .topics = table, .topic_count = 3); /* another leader */
+    CK_HAS(route("New"), "\"perm\":4");
+    ck_assert_int_eq(route_info_add_write_perm(&manager, SLICE_LITERAL("broker-a")), 3);
+    CK_HAS(route("T"), "\"brokerName\":\"broker-a\",\"perm\":6");
+    CK_HAS(route("R"), "\"perm\":4"); /* what its broker says: adding makes no read-only topic writable */
+    REGISTER(.address = "h:1", .id = 0, .term = 9, .counter = 4, .topics = table, .topic_count = 3);
+    CK_HAS(route("New"), "\"perm\":6");
+}
+END_TEST
+
+/* N6: a topic that is gone on one broker name only is not routed there any more. */
+START_TEST(test_deleted_on_one_broker)
+{
+    struct topic_config table[] = {topic("Kept", 4, 6), topic("Gone", 4, 6)};
+    REGISTER(.name = "broker-a", .address = "h:0", .term = 3, .counter = 1, .topics = table, .topic_count = 2);
+    REGISTER(.name = "broker-b", .address = "h:1", .term = 3, .counter = 1, .topics = table, .topic_count = 2);
+    CK_HAS(route("Gone"), "broker-a");
+    REGISTER(.name = "broker-a", .address = "h:0", .term = 3, .counter = 2, .topics = table, .topic_count = 1);
+    CK_HAS(route("Gone"), "broker-b");
+    ck_assert_ptr_null(strstr(route("Gone"), "broker-a"));
+    CK_HAS(route("Kept"), "broker-a");
+    /* A follower's registration says nothing about topics, and neither does one of an older leader. */
+    REGISTER(.name = "broker-b", .address = "h:2", .id = 2);
+    REGISTER(.name = "broker-b", .address = "h:2", .term = 2, .counter = 9, .topics = table, .topic_count = 1);
+    CK_HAS(route("Gone"), "broker-b");
+    REGISTER(.name = "broker-b", .address = "h:1", .term = 3, .counter = 2, .topics = table, .topic_count = 1);
+    ck_assert_ptr_null(route("Gone"));
+    CK_HAS(route("Kept"), "broker-b");
+    REGISTER(.name = "broker-b", .address = "h:1", .term = 3, .counter = 3, .topics = table, .topic_count = 2);
+    CK_HAS(route("Gone"), "broker-b");
+}
+END_TEST
+
+/* Z14: clients hash over the order of brokers and queues, so it is the same whoever registered first, left and came back. */
+START_TEST(test_order_is_stable)
+{
+    struct topic_config table[] = {topic("T", 4, 6)};
+    char before[4096];
+    static const char *const names[] = {"broker-c", "broker-a", "broker-b"}, *const addresses[] = {"h:3", "h:1", "h:2"};
+    for (uint64_t i = 0; i < 3; i++)
+        REGISTER(.name = names[i], .address = addresses[i], .connection = i + 1, .topics = table, .topic_count = 1);
+    snprintf(before, sizeof before, "%s", route("T"));
+    ck_assert(strstr(before, "broker-a") < strstr(before, "broker-b") && strstr(before, "broker-b") < strstr(before, "broker-c"));
+    for (uint64_t i = 0; i < 100; i++) {
+        size_t one = i % 3;
+        route_info_connection_closed(&manager, i + 1);
+        REGISTER(.name = names[one], .address = addresses[one], .connection = i + 4, .topics = table, .topic_count = 1);
+        ck_assert_str_eq(route("T"), before);
+    }
 }
 END_TEST
 
@@ -324,6 +374,7 @@ START_TEST(test_version_query_is_a_sign_of_life)
 }
 END_TEST
 
+/* N4 */
 START_TEST(test_unregister_leaves_a_successor)
 {
     REGISTER(.address = "h:0", .id = 0);
@@ -425,6 +476,8 @@ int main(void)
     tcase_add_test(tcase, test_two_names_at_one_address);
     tcase_add_test(tcase, test_same_version_is_not_skipped);
     tcase_add_test(tcase, test_wiped_permission);
+    tcase_add_test(tcase, test_deleted_on_one_broker);
+    tcase_add_test(tcase, test_order_is_stable);
     tcase_add_test(tcase, test_close_of_the_leader_keeps_queues);
     tcase_add_test(tcase, test_reconnect_before_the_old_close);
     tcase_add_test(tcase, test_silence);

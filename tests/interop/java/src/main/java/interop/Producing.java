@@ -11,6 +11,9 @@ import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 import org.apache.rocketmq.client.QueryResult;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
@@ -31,7 +34,36 @@ final class Producing {
             Main.Scenario.quick("send-oneway", 30, Producing::oneWay),
             Main.Scenario.quick("send-batch", 30, Producing::batch),
             Main.Scenario.quick("send-large", 30, Producing::large),
+            Main.Scenario.quick("vip-channel", 60, Producing::vipChannel),
             Main.Scenario.quick("view-and-query", 30, Producing::viewAndQuery));
+    }
+
+    /** Z8: all that a client sends to the port two below: messages of each kind, and what its consumer could not handle. */
+    private static void vipChannel(Fixture f) throws Exception {
+        f.createTopic(2);
+        DefaultMQProducer producer = f.attach(new DefaultMQProducer(f.topic + "-producer"));
+        producer.setVipChannelEnabled(true);
+        producer.setSendMsgTimeout(3000 * Main.SLOWNESS);
+        producer.start();
+        f.onClose(producer::shutdown);
+        DefaultMQPushConsumer consumer = f.push();
+        consumer.setVipChannelEnabled(true);
+        consumer.subscribe(f.topic, "*");
+        Inbox inbox = new Inbox();
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            messages.forEach(inbox::add);
+            context.setDelayLevelWhenNextConsume(1);
+            return messages.get(0).getReconsumeTimes() == 0 ? ConsumeConcurrentlyStatus.RECONSUME_LATER : ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        consumer.start();
+        List<String> bodies = Fixture.numbered("v", 10);
+        f.send(producer, bodies);
+        producer.sendOneway(f.message("v-oneway"));
+        Check.equal(SendStatus.SEND_OK, producer.send(List.of(f.message("v-batch"))).getSendStatus(), "status of a batch");
+        inbox.awaitExactly(24, 40); // each twice
+        Set<String> wanted = new HashSet<>(bodies);
+        wanted.addAll(List.of("v-oneway", "v-batch"));
+        Check.equal(wanted, new HashSet<>(inbox.bodies()), "bodies");
     }
 
     private static void sync(Fixture f) throws Exception {

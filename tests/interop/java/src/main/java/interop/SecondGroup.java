@@ -36,12 +36,7 @@ final class SecondGroup {
         if (dir == null || port == null || System.getenv("CLUSTER") == null) {
             throw new Main.Skipped("CLUSTER, SECOND_DIR and SECOND_PORT are not set");
         }
-        StringBuilder nameServers = new StringBuilder(System.getenv("NAMESRV_ADDR"));
-        for (int i = 0; i < NODES; i++) {
-            nameServers.append(";127.0.0.1:").append(Integer.parseInt(port) + i);
-        }
-        Failover.cluster("start", dir, "--nodes", Integer.toString(NODES), "--port", port, "--set", "brokerName=broker-b", "--set", "dLegerGroup=broker-b",
-            "--set", "namesrvAddr=" + nameServers);
+        Failover.cluster("start", dir, "--nodes", Integer.toString(NODES), "--port", port, "--group", "broker-b", "--namesrv", System.getenv("NAMESRV_ADDR"));
         f.onClose(() -> {
             try {
                 Failover.cluster("stop", dir);
@@ -53,7 +48,12 @@ final class SecondGroup {
         f.createTopic(4);
         Check.becomes(10, 2, () -> Fixture.admin().examineTopicRouteInfo(f.topic).getQueueDatas().size(), "groups in the topic's route");
 
-        DefaultMQProducer producer = f.producer();
+        // For 30 s, the client's own period, it does not ask which brokers are left.
+        DefaultMQProducer producer = f.attach(new DefaultMQProducer(f.topic + "-producer"));
+        producer.setPollNameServerInterval(30_000);
+        producer.setSendMsgTimeout(3000 * Main.SLOWNESS);
+        producer.start();
+        f.onClose(producer::shutdown);
         Map<String, Integer> sent = new ConcurrentHashMap<>();
         ReentrantReadWriteLock moment = new ReentrantReadWriteLock(true);
         AtomicBoolean stop = new AtomicBoolean();
