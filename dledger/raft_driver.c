@@ -266,6 +266,13 @@ uint64_t raft_driver_leader(struct raft_driver *driver)
     return id;
 }
 
+bool raft_driver_vote_refused(struct raft_driver *driver)
+{
+    struct raft *raft = &driver->raft;
+    return driver->started && !driver->failed && raft_state(raft) == RAFT_CANDIDATE && !raft->candidate_state.in_pre_vote &&
+           driver->refused_term == raft_current_term(raft);
+}
+
 void raft_driver_hurry(struct raft_driver *driver, uint32_t delay_ms)
 {
     struct raft *raft = &driver->raft;
@@ -274,8 +281,8 @@ void raft_driver_hurry(struct raft_driver *driver, uint32_t delay_ms)
 
     if (!driver->started || driver->failed || raft_state(raft) == RAFT_LEADER || raft_role(raft) != RAFT_VOTER)
         return;
-    /* Votes are synced before they are answered: an election under way gets the time that slow disks need. */
-    if (raft_state(raft) == RAFT_CANDIDATE && !raft->candidate_state.in_pre_vote && delay_ms < VOTE_PATIENCE_MS)
+    /* Votes are synced before they are answered: an election under way gets the time that slow disks need, unless it is lost. */
+    if (raft_state(raft) == RAFT_CANDIDATE && !raft->candidate_state.in_pre_vote && delay_ms < VOTE_PATIENCE_MS && !raft_driver_vote_refused(driver))
         delay_ms = VOTE_PATIENCE_MS;
     timeout = raft_state(raft) == RAFT_FOLLOWER ? raft->follower_state.randomized_election_timeout
                                                 : raft->candidate_state.randomized_election_timeout;
@@ -311,6 +318,21 @@ int raft_driver_transfer(struct raft_driver *driver, uint64_t to)
     event.transfer.server_id = to;
     rv = raft_driver_step(driver, &event);
     return rv == 0 ? 0 : rv == RAFT_NOTLEADER ? ERROR_NOT_LEADER : ERROR_NOT_FOUND;
+}
+
+bool raft_driver_take_over(struct raft_driver *driver)
+{
+    struct peer_message message = {.type = PEER_TIMEOUT_NOW};
+    uint64_t leader = raft_driver_leader(driver);
+    raft_term term = driver->started ? raft_current_term(&driver->raft) : 0;
+
+    if (leader == 0 || leader == driver->options.id)
+        return false;
+    message.vote.term = term;
+    message.vote.last_index = raft_driver_last(driver);
+    message.vote.last_term = driver->ledger->last_term;
+    raft_driver_receive(driver, leader, &message, NULL);
+    return raft_current_term(&driver->raft) > term;
 }
 
 void raft_driver_announce_commit(struct raft_driver *driver)

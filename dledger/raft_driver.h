@@ -65,6 +65,8 @@ struct raft_driver {
     raft_index commit;      /* monotonic maximum */
     raft_time timeout_ms;   /* when raft_driver_tick() is due */
     raft_time leader_tick_ms; /* last time the leader's timer ran */
+    raft_term refused_term;   /* in which our candidacy was refused last */
+    raft_time give_way_ms;    /* until then a member before us in the list has our word, and is let go first */
     uint16_t capacity;      /* told to the others in results: 0 = no room for more entries */
 
     /* Where the bytes of the step's new entries stand (one contiguous run). */
@@ -105,8 +107,10 @@ void raft_driver_persisted(struct raft_driver *driver, raft_index index);
 void raft_driver_tick(struct raft_driver *driver);
 /* Feeds back a committed configuration entry. */
 void raft_driver_apply_configuration(struct raft_driver *driver, raft_index index, struct slice configuration);
-/* The leader's process is gone for certain: let the election timer run out in delay_ms. */
+/* The leader's process is gone for certain: let the election timer run out in delay_ms, or later where an election is under way that may succeed. */
 void raft_driver_hurry(struct raft_driver *driver, uint32_t delay_ms);
+/* We stand for election and somebody refused his vote: this election is likely to end without a winner. */
+bool raft_driver_vote_refused(struct raft_driver *driver);
 /* Entries below the trail need not be served any more; keeps memory and the trail's 32-bit count bounded. */
 void raft_driver_move_trail(struct raft_driver *driver, raft_index index, struct slice configuration, raft_index configuration_index);
 /* An AppendEntries without entries to every follower, so that they learn the commit index now. */
@@ -115,6 +119,8 @@ void raft_driver_announce_commit(struct raft_driver *driver);
 uint64_t raft_driver_stuck_follower(struct raft_driver *driver);
 /* 0, ERROR_NOT_LEADER, ERROR_NOT_FOUND. */
 int raft_driver_transfer(struct raft_driver *driver, uint64_t to);
+/* As follower: stands for election at once, as if the leader had told us to. False: not now (no leader, or the log is not durable up to its end). */
+bool raft_driver_take_over(struct raft_driver *driver);
 
 static inline bool raft_driver_leads(struct raft_driver *driver)
 {

@@ -235,6 +235,10 @@ void raft_driver_receive(struct raft_driver *driver, uint64_t from, const struct
             return;
         if (!raft_driver_barrier_fits(driver))
             return;
+        if (!pre_vote && !granted && in->vote_result.term == raft_current_term(raft))
+            driver->refused_term = in->vote_result.term;
+        if (pre_vote && granted && raft_driver_now(driver) < driver->give_way_ms)
+            return;
         if (!known_server(raft, from) || (pre_vote && granted && in->vote_result.term > raft_current_term(raft) + 1))
             return;
         message.type = RAFT_REQUEST_VOTE_RESULT;

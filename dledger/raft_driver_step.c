@@ -14,6 +14,8 @@
 #include "dledger/ledger_internal.h"
 #include "store/log_sink.h"
 
+#define GIVE_WAY_MS 60u
+
 void raft_driver_fail(struct raft_driver *driver, const struct error *error)
 {
     if (driver->failed)
@@ -187,6 +189,9 @@ static void send_message(struct raft_driver *driver, struct raft_message *messag
         if (result->pre_vote && !result->vote_granted && raft_current_term(&driver->raft) > result->term &&
             raft_driver_guarded(driver, GUARD_PRE_VOTE_TERM))
             result->term = raft_current_term(&driver->raft);
+        /* Two that promise each other their votes at the same time would both stand and both lose. */
+        if (result->pre_vote && result->vote_granted && message->server_id < driver->options.id)
+            driver->give_way_ms = raft_driver_now(driver) + GIVE_WAY_MS;
         out.type = PEER_REQUEST_VOTE_RESULT;
         out.flags = (uint16_t)((result->vote_granted ? PEER_VOTE_GRANTED : 0) | (result->pre_vote ? PEER_VOTE_PRE : 0));
         out.vote_result.term = result->term;
@@ -208,6 +213,24 @@ static void send_message(struct raft_driver *driver, struct raft_message *messag
     driver->io.send(driver->io.context, message->server_id, &out, NULL, 0);
 }
 
+/* Our timer ran while the disk took its time, and those whom we ask for their votes will need as long: where syncs take longer than an election
+ * may, nobody would ever win one. */
+static int save_vote(struct raft_driver *driver, struct error *error)
+{
+    struct raft *raft = &driver->raft;
+    raft_time before = raft_driver_now(driver);
+    int rv = vote_file_save(driver->votes, raft_current_term(raft), raft_voted_for(raft), error);
+    raft_time spent = raft_driver_now(driver) - before;
+
+    if (rv != 0 || spent == 0 || raft_state(raft) == RAFT_LEADER)
+        return rv;
+    raft->election_timer_start += spent; /* never ahead of the clock */
+    if (raft_state(raft) == RAFT_CANDIDATE)
+        raft->candidate_state.randomized_election_timeout += (unsigned)(2 * spent);
+    driver->timeout_ms = raft_timeout(raft);
+    return 0;
+}
+
 int raft_driver_step(struct raft_driver *driver, struct raft_event *event)
 {
     struct raft_update update;
@@ -227,8 +250,7 @@ int raft_driver_step(struct raft_driver *driver, struct raft_event *event)
         }
         return rv;
     }
-    if ((update.flags & (RAFT_UPDATE_CURRENT_TERM | RAFT_UPDATE_VOTED_FOR)) != 0 &&
-        vote_file_save(driver->votes, raft_current_term(&driver->raft), raft_voted_for(&driver->raft), &error) != 0) {
+    if ((update.flags & (RAFT_UPDATE_CURRENT_TERM | RAFT_UPDATE_VOTED_FOR)) != 0 && save_vote(driver, &error) != 0) {
         if ((update.flags & (RAFT_UPDATE_ENTRIES)) != 0)
             raft_free(update.entries.batch[0].batch);
         raft_driver_fail(driver, &error);

@@ -44,7 +44,7 @@ static void update_role(struct replica *replica)
         replica_drop_gathered(replica);
         message_store_reset_append_offsets(replica->store);
     }
-    if (leader != 0)
+    if (leader != 0 && (leader != replica->gone_leader || term != replica->gone_term))
         replica->hurry_until_us = 0;
     if (leader != replica->known_leader || term != replica->known_term || replica->accepting != replica->known_accepting) {
         replica->known_leader = leader;
@@ -66,6 +66,9 @@ void replica_receive(struct replica *replica, uint64_t from, const struct peer_m
         if (message->type == PEER_APPEND_ENTRIES_RESULT)
             replica->peers[from - 1].full = message->append_result.capacity == 0;
         raft_driver_receive(&replica->driver, from, message, body);
+        /* Who comes first in the list tries again first. */
+        if (message->type == PEER_REQUEST_VOTE_RESULT && replica->hurry_until_us != 0 && raft_driver_vote_refused(&replica->driver))
+            raft_driver_hurry(&replica->driver, (uint32_t)(5 + 60 * (replica->id - 1)));
     }
 }
 
@@ -111,12 +114,10 @@ void replica_tick(struct replica *replica)
     if (replica->phase == REPLICA_RUNNING) {
         raft_driver_tick(&replica->driver);
         if (replica->hurry_until_us != 0 && now >= replica->hurry_next_us) {
-            if (now < replica->hurry_until_us && raft_driver_leader(&replica->driver) == 0)
+            if (now < replica->hurry_until_us)
                 replica_hurry(replica);
-            else if (now >= replica->hurry_until_us)
-                replica->hurry_until_us = 0;
             else
-                replica->hurry_next_us = now + 60000;
+                replica->hurry_until_us = 0;
         }
     }
     if (replica->phase == REPLICA_MUTE && now >= replica->fetch_sent_us + REPLICA_FETCH_RETRY_US)

@@ -145,8 +145,9 @@ struct replica {
 
     uint64_t announce_due_us; /* 0 = nothing to announce */
     raft_index announced;
-    uint64_t hurry_until_us;
+    uint64_t hurry_until_us; /* 0 = no hurry */
     uint64_t hurry_next_us;
+    uint64_t gone_leader, gone_term; /* whose process is gone, and the term in which it led: the core believes in it for some time */
     int64_t up_since_ms;
     uint64_t fdatasync_count;
     raft_index configuration_index; /* newest committed configuration */

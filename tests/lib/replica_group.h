@@ -1,0 +1,90 @@
+/* Three replicas in one thread, each on a machine in memory, with messages passed by hand and one clock that stands between steps. For Check
+ * programs. Faults in numbers are the simulator's business (tests/sim).
+ */
+#ifndef LEDGERMQ_TESTS_LIB_REPLICA_GROUP_H
+#define LEDGERMQ_TESTS_LIB_REPLICA_GROUP_H
+
+#include "dledger/replica.h"
+#include "tests/lib/sim_env.h"
+
+#define GROUP_NODES 3
+#define GROUP_SEGMENT (1u << 20)
+
+struct group_node {
+    struct sim_env sim;
+    struct sim_clock clock; /* the group's, or ahead of it: its loop has been held up until then */
+    struct replica replica;
+    struct message_store store;
+    struct log_view view;
+    uint64_t id;
+    bool up;
+
+    /* ---- the test may set these ---- */
+    bool cut;      /* nobody hears it and it hears nobody */
+    bool no_turn;  /* takes messages, its loop turn does not end */
+    bool no_sync;  /* its sync takes long */
+    bool broken;   /* its disk opens no segment any more */
+    bool may_fail; /* it is expected to stop for good */
+    uint64_t stall_until_us; /* its process gets no processor until then */
+    uint64_t vote_sync_us;   /* so long its loop stands still in a sync of the vote file */
+
+    int metadata_applied;
+    int messages_applied;
+
+    /* ---- private ---- */
+    bool sync_wanted, reserve_wanted, save_wanted, greet_wanted;
+    struct env_ops ops;
+    const struct env_ops *sim_ops;
+};
+
+struct group_send {
+    struct append_entry_request request; /* first */
+    bool done;
+    int64_t queue_offset;
+};
+
+struct group {
+    struct sim_clock clock;
+    enum durability_class durability;
+    struct group_node nodes[GROUP_NODES + 1]; /* by Raft id */
+    bool alone; /* member 1 is a group of one */
+    /* Set: called for every message on its way; false drops it. */
+    bool (*passes)(uint64_t from, uint64_t to, const struct peer_message *message);
+    /* Set: how long a message is on its way; else it arrives in the step in which it was sent. Order is kept between two members. */
+    uint64_t (*latency_us)(uint64_t from, uint64_t to);
+};
+extern struct group group;
+
+/* Check fixture: three empty machines, nobody up, class B. */
+void group_set_up(void);
+void group_tear_down(void);
+
+/* Begins a process and greets the others. */
+void group_up(struct group_node *node);
+void group_all_up(void);
+/* As after kill -9: nothing is said to anybody, jobs that were out are done, files stay as they are. */
+void group_kill(struct group_node *node);
+/* Its machine loses power: what was not synced may be gone. */
+void group_power_cut(struct group_node *node);
+/* An empty disk; the node must be down. */
+void group_wipe(struct group_node *node);
+
+/* One millisecond: timers, turns, all messages. */
+void group_step(void);
+void group_steps(int count);
+struct group_node *group_leader(void); /* that accepts; NULL = none */
+/* Fails after so many steps. */
+struct group_node *group_wait_leader(int steps);
+/* Any other member than these that is up (NULL = no matter). */
+struct group_node *group_other(const struct group_node *a, const struct group_node *b);
+
+/* Message n to queue n % 4 of topic T. 0 or replica_reserve()'s code. */
+int group_send(struct group_node *node, struct group_send *send, int n);
+/* ... and waits until it is acknowledged. */
+void group_must_send(struct group_node *node, int n);
+/* Where its ledger lies. */
+const char *group_dir(const struct group_node *node);
+/* All queues of a node hold so many messages together. */
+int64_t group_messages(struct group_node *node);
+
+#endif
