@@ -1,0 +1,380 @@
+/* Faults of which the simulator found that a replica answered them wrongly, each in the smallest group that shows it. */
+#include <check.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "dledger/replica_internal.h"
+#include "tests/lib/replica_group.h"
+#include "tests/lib/run_suite.h"
+
+static struct group_node *start_group(enum durability_class durability)
+{
+    struct group_node *leader;
+    group.durability = durability;
+    group_all_up();
+    leader = group_wait_leader(2000);
+    group_steps(20);
+    return leader;
+}
+
+/* Kills the leader and starts it again: a later term. */
+static struct group_node *next_leader(struct group_node *old)
+{
+    struct group_node *leader;
+    group_kill(old);
+    leader = group_wait_leader(3000);
+    group_up(old);
+    group_steps(200);
+    ck_assert_ptr_eq(group_leader(), leader);
+    return leader;
+}
+
+static raft_term term_of(struct group_node *node)
+{
+    return raft_current_term(&node->replica.driver.raft);
+}
+
+static void expect_equal_logs(void)
+{
+    for (int i = 2; i <= GROUP_NODES; i++) {
+        ck_assert_int_eq(group.nodes[i].replica.ledger.last_index, group.nodes[1].replica.ledger.last_index);
+        ck_assert_uint_eq(group.nodes[i].replica.ledger.last_chain, group.nodes[1].replica.ledger.last_chain);
+    }
+}
+
+static void expect_nobody_leads(int steps)
+{
+    for (int i = 0; i < steps; i++) {
+        group_step();
+        ck_assert_ptr_null(group_leader());
+    }
+}
+
+/* A wiped member is not led back by whoever led before the leader that it had acknowledged to. */
+START_TEST(test_older_leader_frees_nobody)
+{
+    struct group_node *older = start_group(DURABILITY_B);
+    struct group_node *leader, *wiped;
+    struct peer_message answer = {.type = PEER_FETCH_RESULT};
+    raft_term term = term_of(older);
+    const uint8_t *run;
+    size_t size;
+
+    for (int i = 0; i < 5; i++)
+        group_must_send(older, i);
+    leader = next_leader(older);
+    wiped = group_other(older, leader);
+    group_must_send(leader, 5);
+    group_kill(wiped);
+    group_wipe(wiped);
+    wiped->cut = true;
+    group_up(wiped);
+    group_step();
+    ck_assert_int_eq(wiped->replica.phase, REPLICA_MUTE);
+
+    /* What the older one would have said, had it still led: all of its log at once. */
+    answer.count = ledger_run(&older->replica.ledger, 0, 5, PEER_RUN_MAX, &run, &size);
+    ck_assert_uint_eq(answer.count, 5);
+    answer.body_size = (uint32_t)size;
+    answer.fetch_result.term = term;
+    answer.fetch_result.commit = answer.fetch_result.match = answer.fetch_result.last_index = 5;
+    replica_receive(&wiped->replica, older->id, &answer, run);
+    ck_assert_int_eq(wiped->replica.ledger.last_index, 4);
+    ck_assert_int_eq(wiped->replica.phase, REPLICA_MUTE);
+
+    wiped->cut = false;
+    group_steps(1000);
+    ck_assert_int_eq(wiped->replica.phase, REPLICA_RUNNING);
+    expect_equal_logs();
+}
+END_TEST
+
+/* A mute member that once stood for election in a later term is not left alone by a leader of an earlier one. */
+START_TEST(test_mute_with_later_term)
+{
+    struct group_node *leader = start_group(DURABILITY_A);
+    struct group_node *mute = group_other(leader, NULL);
+    struct vote_file votes;
+    struct error error;
+    char path[64];
+
+    for (int i = 0; i < 5; i++)
+        group_must_send(leader, i);
+    raft_term later = term_of(leader) + 5;
+    group_power_cut(mute);
+    snprintf(path, sizeof path, "%s/vote", group_dir(mute));
+    ck_assert_int_eq(vote_file_open(&votes, &mute->sim.env, path, &error), 0);
+    ck_assert_int_eq(vote_file_save(&votes, later, mute->id, &error), 0);
+    vote_file_close(&votes);
+    group_up(mute);
+    ck_assert_int_eq(mute->replica.phase, REPLICA_MUTE);
+    group_steps(3000);
+    ck_assert_int_eq(mute->replica.phase, REPLICA_RUNNING);
+    ck_assert_uint_gt(term_of(group_leader()), later);
+    group_must_send(group_leader(), 5);
+    group_steps(20);
+    expect_equal_logs();
+}
+END_TEST
+
+static unsigned fetches_left;
+
+static bool few_fetches(uint64_t from, uint64_t to, const struct peer_message *message)
+{
+    (void)from;
+    (void)to;
+    if (message->type != PEER_FETCH_RESULT || message->count == 0)
+        return true;
+    return fetches_left > 0 && fetches_left--;
+}
+
+/* Fetched entries can be of a term in which this member never voted; when it then elects from what is left its term is at least theirs. */
+START_TEST(test_term_of_what_was_fetched)
+{
+    enum { COUNT = 6000 }; /* more than one answer holds */
+    struct group_send *sends = calloc(COUNT, sizeof *sends);
+    struct group_node *older = start_group(DURABILITY_A);
+    struct group_node *leader, *fetching = group_other(older, NULL);
+
+    group_must_send(older, 0);
+    group_steps(1500); /* a checkpoint that is on the disk */
+    group_power_cut(fetching);
+    leader = group_other(older, fetching);
+    group_kill(older);
+    group_up(older);
+    while (group_leader() != leader) { /* a later term, which `fetching` does not hear of */
+        struct group_node *now = group_wait_leader(3000);
+        if (now != leader) {
+            group_kill(now);
+            group_up(now);
+        }
+        group_steps(100);
+    }
+    for (int i = 0; i < COUNT; i++) {
+        ck_assert_int_eq(group_send(leader, &sends[i], 0), 0);
+        if (i % 500 == 0)
+            group_step();
+    }
+    group_steps(1500);
+    ck_assert(sends[COUNT - 1].done);
+    fetches_left = 1;
+    group.passes = few_fetches;
+    group_up(fetching);
+    group_steps(300);
+    ck_assert_int_eq(fetching->replica.phase, REPLICA_MUTE);
+    ck_assert_uint_eq(fetching->replica.ledger.last_term, term_of(leader));
+    ck_assert_uint_lt(fetching->replica.votes.term, term_of(leader));
+
+    /* A majority goes down uncleanly, one of it for good. */
+    group_power_cut(leader);
+    group_kill(older);
+    group_wipe(older);
+    group_up(leader);
+    group_up(older);
+    group_wait_leader(3000);
+    ck_assert_int_eq(fetching->replica.phase, REPLICA_RUNNING);
+    group.passes = NULL;
+    group_steps(1000);
+    expect_equal_logs();
+    free(sends);
+}
+END_TEST
+
+/* Who waits in class A for all members also waits for one that has stopped for good: what it holds is there again when a person restarts it. */
+START_TEST(test_stopped_member_is_missing)
+{
+    struct group_node *leader = start_group(DURABILITY_A);
+    struct group_node *a = group_other(leader, NULL);
+    struct group_node *b = group_other(leader, a);
+
+    for (int i = 0; i < 5; i++)
+        group_must_send(leader, i);
+    group_steps(1500);
+    sim_env_fail_at(&leader->sim, SIM_SYNC, 1, EIO, true);
+    leader->may_fail = true;
+    for (int i = 0; i < 3000 && leader->replica.phase != REPLICA_FAILED; i++) {
+        struct group_send send = {0};
+        if (leader->replica.accepting)
+            ck_assert_int_eq(group_send(leader, &send, 0), 0);
+        group_steps(20);
+        ck_assert(send.done || send.request.done == NULL);
+    }
+    ck_assert_int_eq(leader->replica.phase, REPLICA_FAILED);
+    group_power_cut(a);
+    group_power_cut(b);
+    group_up(a);
+    group_up(b);
+    expect_nobody_leads(3000);
+    ck_assert_int_eq(a->replica.phase, REPLICA_MUTE);
+    ck_assert_int_eq(b->replica.phase, REPLICA_MUTE);
+    group_kill(leader);
+    leader->may_fail = false;
+    group_up(leader);
+    group_wait_leader(3000);
+    group_steps(1000);
+    expect_equal_logs();
+}
+END_TEST
+
+/* Entries to whoever leads until no disk takes more. */
+static void fill_all_disks(size_t body_size)
+{
+    int64_t last = -1;
+
+    for (int i = 1; i <= GROUP_NODES; i++)
+        group.nodes[i].sim.disk_bytes = group.nodes[i].sim.used_bytes;
+    /* A full leader hands over to one with room. What does not take the large ones may still take small ones, as an election needs. */
+    for (int idle = 0; idle < (int)REPLICA_HAND_OVER_MS + 500; idle++) {
+        struct group_node *leader = group_leader();
+        for (int i = 0; leader != NULL && i < 200; i++) {
+            int64_t offset;
+            int code;
+            size_t size = idle < 100 ? body_size : 8;
+            uint8_t *room = replica_reserve(&leader->replica, size, &offset, &code);
+            if (room == NULL)
+                break;
+            memset(room, 0, size);
+            replica_append(&leader->replica, LEDGER_ENTRY_METADATA, NULL);
+        }
+        group_step();
+        if (leader != NULL && leader->replica.ledger.last_index > last) {
+            last = leader->replica.ledger.last_index;
+            idle = 0;
+        }
+    }
+    ck_assert(replica_is_full(&group_wait_leader(3000)->replica));
+}
+
+static const size_t sizes[] = {8, 4000}; /* index units run out first, or data */
+
+/* Without room for the entry that a winner begins with nobody stands for election, and nobody stops for good. */
+START_TEST(test_election_on_full_disks)
+{
+    struct group_node *roomy;
+
+    start_group(DURABILITY_B);
+    fill_all_disks(sizes[_i]);
+    roomy = &group.nodes[1];
+    for (int i = 2; i <= GROUP_NODES; i++) {
+        const struct ledger *a = &group.nodes[i].replica.ledger, *b = &roomy->replica.ledger;
+        if (a->reserved_end + a->index_reserved_end > b->reserved_end + b->index_reserved_end)
+            roomy = &group.nodes[i];
+    }
+    group_kill(roomy); /* what the other two could take they have */
+    if (group_leader() != NULL) {
+        struct peer_message later = {.type = PEER_APPEND_ENTRIES_RESULT};
+        later.append_result.term = term_of(group_leader()) + 1;
+        later.append_result.rejected = 1;
+        replica_receive(&group_leader()->replica, group_other(group_leader(), NULL)->id, &later, NULL);
+        group_step();
+    }
+    if (_i == 1)
+        expect_nobody_leads(1500);
+    else
+        group_steps(1500); /* an index page may have room for one more: all that counts is that they run, at which group_step() looks */
+    for (int i = 1; i <= GROUP_NODES; i++)
+        group.nodes[i].sim.disk_bytes = 0;
+    group_steps(500); /* room is asked for now and then */
+    group_must_send(group_wait_leader(3000), 0);
+    group_up(roomy);
+    group_steps(1000);
+    expect_equal_logs();
+}
+END_TEST
+
+/* A full leader looks for another one, but a member that is mute does nothing with leadership. */
+START_TEST(test_no_leadership_for_the_mute)
+{
+    struct group_node *leader, *mute;
+
+    start_group(DURABILITY_B);
+    fetches_left = 0;
+    group.passes = few_fetches;
+    fill_all_disks(sizes[1]);
+    leader = group_wait_leader(3000);
+    mute = group_other(leader, NULL);
+    /* The last that the leader hears of it is that it has room. */
+    leader->replica.hand_over_due_us = UINT64_MAX;
+    mute->sim.disk_bytes = 0;
+    group_steps(1000);
+    ck_assert_ptr_eq(group_leader(), leader);
+    ck_assert(!leader->replica.peers[mute->id - 1].full);
+    group_kill(mute);
+    group_wipe(mute);
+    group_up(mute);
+    leader->replica.hand_over_due_us = 0;
+    for (int i = 0; i < 4 * (int)REPLICA_HAND_OVER_MS; i++) {
+        group_step();
+        ck_assert_int_eq(mute->replica.phase, REPLICA_MUTE);
+        for (int k = 1; k <= GROUP_NODES; k++) {
+            if (raft_driver_leads(&group.nodes[k].replica.driver))
+                ck_assert_uint_ne(raft_transferee(&group.nodes[k].replica.driver.raft), mute->id);
+        }
+    }
+}
+END_TEST
+
+/* Takes the last entries off the log of a member that is down, as a disk does that lies about its syncs. */
+static void lose_entries(struct group_node *node, uint64_t count)
+{
+    struct checkpoint none = {.committed_index = -1, .snapshot_index = -1};
+    struct ledger_recovery recovery;
+    struct ledger ledger;
+    struct error error = {0};
+
+    ck_assert_msg(ledger_open(&ledger, &node->sim.env, group_dir(node), GROUP_SEGMENT, 1u << 20, false, &none, true, &recovery, &error) == 0, "%s", error.message);
+    ck_assert_int_eq(ledger_truncate(&ledger, (uint64_t)ledger.last_index + 1 - count), 0);
+    ledger_close(&ledger);
+}
+
+/* A follower that lost what it had acknowledged is repaired by a leader that does not remember it: by another one, or, when there is none, after
+ * another election. */
+START_TEST(test_lost_acknowledged_entries)
+{
+    struct group_node *leader = start_group(DURABILITY_B);
+    struct group_node *follower = group_other(leader, NULL);
+    struct group_node *third = group_other(leader, follower);
+    raft_term term = term_of(leader);
+    bool alone = _i == 1;
+
+    group_must_send(leader, 0);
+    group_steps(1200); /* a checkpoint that does not know what follows */
+    for (int i = 1; i <= 10; i++)
+        group_must_send(leader, i);
+    group_kill(follower);
+    if (alone) {
+        third->cut = true;
+        replica_peer_lost(&leader->replica, third->id);
+    }
+    lose_entries(follower, 5);
+    group_up(follower);
+    for (int i = 0; i < 5000 && (group_leader() == NULL || follower->replica.ledger.last_index != group_leader()->replica.ledger.last_index); i++)
+        group_step();
+    ck_assert_ptr_nonnull(group_leader());
+    ck_assert_uint_gt(term_of(group_leader()), term);
+    group_must_send(group_leader(), 11);
+    third->cut = false;
+    group_steps(1000);
+    expect_equal_logs();
+    for (int i = 1; i <= GROUP_NODES; i++)
+        ck_assert_int_eq(group_messages(&group.nodes[i]), 12);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("replica_faults");
+    TCase *tcase = tcase_create("replica_faults");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_checked_fixture(tcase, group_set_up, group_tear_down);
+    tcase_add_test(tcase, test_older_leader_frees_nobody);
+    tcase_add_test(tcase, test_mute_with_later_term);
+    tcase_add_test(tcase, test_term_of_what_was_fetched);
+    tcase_add_test(tcase, test_stopped_member_is_missing);
+    tcase_add_loop_test(tcase, test_election_on_full_disks, 0, 2);
+    tcase_add_test(tcase, test_no_leadership_for_the_mute);
+    tcase_add_loop_test(tcase, test_lost_acknowledged_entries, 0, 2);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}
