@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <uv.h>
 
+#include "dledger/dledger_rpc_service.h"
 #include "dledger/flush.h"
 #include "dledger/peer.h"
 #include "dledger/replica.h"
-#include "proto/dledger_json.h"
 #include "proto/remoting_command.h"
 #include "store/log_sink.h"
 
@@ -35,6 +35,7 @@ struct dledger_commit_log {
     struct dledger_callbacks callbacks;
     struct replica replica;
     struct peer_network network;
+    struct dledger_rpc_service rpc;
     struct flush flush;
     uv_prepare_t prepare;
     uv_check_t check;
@@ -163,7 +164,10 @@ static void arm(struct dledger_commit_log *log)
 {
     uint64_t due = replica_deadline_us(&log->replica);
     uint64_t now = env_monotonic_us(log->env);
+    uint64_t rpc_due = dledger_rpc_service_deadline_us(&log->rpc);
 
+    if (rpc_due < due)
+        due = rpc_due;
     if (log->forwards_out != NULL && log->forwards_out->deadline_us < due)
         due = log->forwards_out->deadline_us;
     if (due == UINT64_MAX || (log->armed_us != 0 && log->armed_us <= due))
@@ -192,6 +196,7 @@ static void turn(struct dledger_commit_log *log)
         else
             uv_idle_stop(&log->idle);
     }
+    dledger_rpc_service_turn(&log->rpc);
     if (log->greet_wanted) {
         log->greet_wanted = false;
         peer_network_greet(&log->network);
@@ -374,54 +379,16 @@ void dledger_commit_log_forward_answer(struct dledger_commit_log *log, uint64_t 
 
 /* ---- DLedger's own protocol ---- */
 
-static bool on_dledger_frame(void *context, uint8_t *frame, size_t size, struct buffer *out)
+static bool on_dledger_frame(void *context, uint64_t connection, uint8_t *frame, size_t size, struct buffer *out)
 {
     struct dledger_commit_log *log = context;
-    struct replica *replica = &log->replica;
-    struct remoting_command command;
-    struct dledger_request request;
-    struct dledger_response response;
-    struct dledger_peer peers[DLEDGER_MEMBERS_MAX];
-    struct remoting_writer writer;
-    struct error error;
-    int leader = replica_leader_member(replica);
+    return dledger_rpc_service_request(&log->rpc, connection, frame, size, out);
+}
 
-    if (remoting_command_decode(frame, size, &command) != 0)
-        return false;
-    if (remoting_is_response(&command))
-        return true;
-    if (command.code != DLEDGER_METADATA) {
-        char remark[80];
-        snprintf(remark, sizeof remark, " request type %d not supported", command.code);
-        remoting_writer_begin_response(&writer, out, command.serialize_type, 3, command.opaque, remark);
-        remoting_writer_end(&writer, 0);
-        return true;
-    }
-    if (dledger_request_decode(&request, command.body, &error) != 0) {
-        remoting_writer_begin_response(&writer, out, command.serialize_type, 1, command.opaque, error.message);
-        remoting_writer_end(&writer, 0);
-        return true;
-    }
-    response = (struct dledger_response){
-        .code = DLEDGER_SUCCESS,
-        .group = request.group,
-        .remote_id = slice_of_text(replica->options.self_id),
-        .local_id = request.local_id,
-        .leader_id = leader >= 0 ? slice_of_text(replica->members[leader].id) : slice_of(NULL, 0),
-        .term = -1,
-    };
-    if (request.remote_id.data != NULL && !slice_equal_text(request.remote_id, replica->options.self_id))
-        response.code = DLEDGER_UNKNOWN_MEMBER;
-    else if (!slice_equal_text(request.group, replica->options.group))
-        response.code = DLEDGER_UNKNOWN_GROUP;
-    for (int i = 0; i < replica->member_count; i++)
-        peers[i] = (struct dledger_peer){slice_of_text(replica->members[i].id), slice_of_text(replica->members[i].address)};
-    remoting_writer_begin_response(&writer, out, command.serialize_type, DLEDGER_SUCCESS, command.opaque, NULL);
-    remoting_writer_body(&writer);
-    dledger_metadata_response_encode(&response, peers, response.code == DLEDGER_SUCCESS ? (size_t)replica->member_count : 0, out);
-    remoting_writer_end(&writer, 0);
-    dledger_request_close(&request);
-    return true;
+static void on_dledger_answer(void *context, uint64_t connection, struct slice frame)
+{
+    struct dledger_commit_log *log = context;
+    peer_network_answer_dledger(&log->network, connection, frame);
 }
 
 /* ---- life ---- */
@@ -441,6 +408,7 @@ struct dledger_commit_log *dledger_commit_log_new(uv_loop_t *loop, struct env *e
     log->loop = loop;
     log->env = env;
     log->callbacks = *callbacks;
+    dledger_rpc_service_init(&log->rpc, &log->replica, log, on_dledger_answer);
     if (replica_open(&log->replica, env, options, callbacks, &io, broker_address, view, error) != 0) {
         free(log->forwards_in);
         free(log);
@@ -545,6 +513,7 @@ void dledger_commit_log_free(struct dledger_commit_log *log)
 {
     if (log == NULL)
         return;
+    dledger_rpc_service_close(&log->rpc);
     replica_close(&log->replica);
     while (log->forwards_out != NULL) {
         struct forward_out *next = log->forwards_out->next;

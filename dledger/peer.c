@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
+#include "dledger/peer_address.h"
 #include "proto/remoting_command.h"
 #include "store/log_sink.h"
 
@@ -26,6 +27,7 @@ struct peer_connection {
     uv_getaddrinfo_t resolve;
     struct peer_network *network;
     struct peer_connection *next;
+    uint64_t id;       /* never used again: answers that come later find their connection, or nothing */
     uint64_t member;   /* Raft id once known, 0 = stranger */
     bool dialled;
     bool probe;        /* to be closed as soon as it is decided */
@@ -35,6 +37,7 @@ struct peer_connection {
     bool greeted;
     enum connection_mode mode;
     uint64_t born_ms;
+    uint64_t used_ms;  /* DLedger's requests: when the last one came */
     uint8_t *input;
     size_t input_size, input_capacity;
 };
@@ -106,6 +109,8 @@ static void connection_close(struct peer_connection *connection)
     }
     if (connection->member == 0 && !connection->dialled)
         network->strangers--;
+    if (connection->mode == MODE_DLEDGER)
+        network->dledger_connections--;
     if (connection->resolving)
         uv_cancel((uv_req_t *)&connection->resolve);
     uv_close((uv_handle_t *)&connection->tcp, on_connection_closed);
@@ -132,6 +137,7 @@ static struct peer_connection *connection_new(struct peer_network *network)
     if (connection == NULL)
         return NULL;
     connection->network = network;
+    connection->id = ++network->connection_ids;
     connection->born_ms = uv_now(network->loop);
     if (uv_tcp_init(network->loop, &connection->tcp) != 0) {
         free(connection);
@@ -343,6 +349,83 @@ static void receive_hello(struct peer_connection *connection, const uint8_t *bod
     replica_peer_connected(network->replica, hello.from, &hello);
 }
 
+/* ---- DLedger's own protocol ---- */
+
+/* Members' machines and this one. A member that is named by a name counts while it is connected. */
+static bool may_use_dledger(const struct peer_connection *connection)
+{
+    const struct peer_network *network = connection->network;
+    const struct replica *replica = network->replica;
+    struct sockaddr_storage from, other;
+    char host[128];
+    char port[16];
+    int size = sizeof from;
+
+    if (uv_tcp_getpeername(&connection->tcp, (struct sockaddr *)&from, &size) != 0)
+        return false;
+    if (peer_address_is_loopback(&from))
+        return true;
+    size = sizeof other;
+    if (uv_tcp_getsockname(&connection->tcp, (struct sockaddr *)&other, &size) == 0 && peer_address_same_host(&from, &other))
+        return true;
+    for (int i = 0; i < replica->member_count; i++) {
+        const struct peer_connection *member = network->links[i].connection;
+        if (peer_address_split(replica->members[i].address, host, sizeof host, port, sizeof port) &&
+            peer_address_numeric(host, port, &other) && peer_address_same_host(&from, &other))
+            return true;
+        size = sizeof other;
+        if (member != NULL && uv_tcp_getpeername(&member->tcp, (struct sockaddr *)&other, &size) == 0 && peer_address_same_host(&from, &other))
+            return true;
+    }
+    return false;
+}
+
+/* False: close the connection. */
+static bool write_dledger(struct peer_connection *connection, struct slice frame)
+{
+    struct peer_write *write = malloc(sizeof *write + frame.size);
+    uv_buf_t buffer;
+
+    if (write == NULL)
+        return false;
+    buffer = uv_buf_init((char *)write->copy, (unsigned)frame.size);
+    memcpy(write->copy, frame.data, frame.size);
+    write->request.data = write;
+    write->network = connection->network;
+    write->pinned = NULL;
+    if (uv_write(&write->request, (uv_stream_t *)&connection->tcp, &buffer, 1, on_written) != 0) {
+        free(write);
+        return false;
+    }
+    return uv_stream_get_write_queue_size((uv_stream_t *)&connection->tcp) <= REMOTING_FRAME_MAX;
+}
+
+static bool take_dledger_frame(struct peer_connection *connection, uint8_t *frame, size_t size)
+{
+    struct peer_network *network = connection->network;
+    struct buffer out;
+    bool good;
+
+    connection->used_ms = uv_now(network->loop);
+    buffer_init(&out, REMOTING_FRAME_MAX);
+    good = network->callbacks.dledger_frame(network->callbacks.context, connection->id, frame, size, &out) && !out.failed;
+    if (good && out.size > 0)
+        good = write_dledger(connection, buffer_slice(&out));
+    buffer_close(&out);
+    return good;
+}
+
+void peer_network_answer_dledger(struct peer_network *network, uint64_t id, struct slice frame)
+{
+    for (struct peer_connection *connection = network->connections; connection != NULL; connection = connection->next) {
+        if (connection->id != id || connection->closing)
+            continue;
+        if (!write_dledger(connection, frame))
+            connection_close(connection);
+        return;
+    }
+}
+
 /* Takes whole units off the front; returns bytes used, -1 when the connection was closed. */
 static ssize_t take_input(struct peer_connection *connection, uint8_t *data, size_t size)
 {
@@ -356,8 +439,17 @@ static ssize_t take_input(struct peer_connection *connection, uint8_t *data, siz
         if (load_u32(data) == PEER_MAGIC) {
             connection->mode = MODE_PEER;
             used = 4;
-        } else if (data[0] <= 1) {
+        } else if (data[0] <= 1 && !connection->dialled) {
+            if (!may_use_dledger(connection)) {
+                refuse(connection, "DLedger's requests are for loopback and members' addresses");
+                return -1;
+            }
+            if (network->dledger_connections >= PEER_DLEDGER_CONNECTIONS_MAX) {
+                refuse(connection, "too many connections with DLedger's requests");
+                return -1;
+            }
             connection->mode = MODE_DLEDGER;
+            network->dledger_connections++;
         } else {
             connection_close(connection);
             return -1;
@@ -382,27 +474,9 @@ static ssize_t take_input(struct peer_connection *connection, uint8_t *data, siz
     }
     while (connection->mode == MODE_DLEDGER) {
         int64_t frame = remoting_frame_size(slice_of(data + used, size - used));
-        struct buffer out;
-        if (frame == 0 || (frame > 0 && (uint64_t)frame > size - used))
+        if (frame == 0 || (frame > 0 && frame <= PEER_DLEDGER_FRAME_MAX && (uint64_t)frame > size - used))
             break;
-        buffer_init(&out, REMOTING_FRAME_MAX);
-        bool good = frame > 0 && network->callbacks.dledger_frame(network->callbacks.context, data + used, (size_t)frame, &out) && !out.failed;
-        if (good && out.size > 0) {
-            struct peer_write *write = malloc(sizeof *write + out.size);
-            if (write != NULL) {
-                uv_buf_t buffer = uv_buf_init((char *)write->copy, (unsigned)out.size);
-                memcpy(write->copy, out.data, out.size);
-                write->request.data = write;
-                write->network = network;
-                write->pinned = NULL;
-                if (uv_write(&write->request, (uv_stream_t *)&connection->tcp, &buffer, 1, on_written) != 0) {
-                    free(write);
-                    good = false;
-                }
-            }
-        }
-        buffer_close(&out);
-        if (!good || uv_stream_get_write_queue_size((uv_stream_t *)&connection->tcp) > REMOTING_FRAME_MAX) {
+        if (frame < 0 || frame > PEER_DLEDGER_FRAME_MAX || !take_dledger_frame(connection, data + used, (size_t)frame)) {
             connection_close(connection);
             return -1;
         }
@@ -584,37 +658,6 @@ static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *
     uv_freeaddrinfo(result);
 }
 
-/* Host and port of "host:port" or "[v6]:port". */
-static bool split_address(const char *address, char *host, size_t host_size, char *port, size_t port_size)
-{
-    const char *colon = strrchr(address, ':');
-    size_t size;
-
-    if (colon == NULL || colon == address)
-        return false;
-    size = (size_t)(colon - address);
-    if (address[0] == '[' && address[size - 1] == ']') {
-        address++;
-        size -= 2;
-    }
-    if (size >= host_size || strlen(colon + 1) >= port_size)
-        return false;
-    memcpy(host, address, size);
-    host[size] = '\0';
-    strcpy(port, colon + 1);
-    return true;
-}
-
-static bool numeric_address(const char *host, const char *port, struct sockaddr_storage *address)
-{
-    char *end;
-    long number = strtol(port, &end, 10);
-
-    if (*end != '\0' || number <= 0 || number > 65535)
-        return false;
-    return uv_ip4_addr(host, (int)number, (struct sockaddr_in *)address) == 0 || uv_ip6_addr(host, (int)number, (struct sockaddr_in6 *)address) == 0;
-}
-
 static void start_dial(struct peer_network *network, struct peer_link *link, bool probe)
 {
     const char *address = network->replica->members[link->id - 1].address;
@@ -623,7 +666,7 @@ static void start_dial(struct peer_network *network, struct peer_link *link, boo
     char host[128];
     char port[16];
 
-    if (network->closing || (probe ? link->probe : link->dialing) != NULL || !split_address(address, host, sizeof host, port, sizeof port))
+    if (network->closing || (probe ? link->probe : link->dialing) != NULL || !peer_address_split(address, host, sizeof host, port, sizeof port))
         return;
     connection = connection_new(network);
     if (connection == NULL)
@@ -635,7 +678,7 @@ static void start_dial(struct peer_network *network, struct peer_link *link, boo
         link->probe = connection;
     else
         link->dialing = connection;
-    if (numeric_address(host, port, &numeric)) {
+    if (peer_address_numeric(host, port, &numeric)) {
         connect_to(connection, (const struct sockaddr *)&numeric);
         return;
     }
@@ -669,13 +712,15 @@ static void on_timer(uv_timer_t *timer)
                 dial_failed(connection, UV_ETIMEDOUT);
             else
                 connection_close(connection);
+        } else if (!connection->closing && connection->mode == MODE_DLEDGER && now - connection->used_ms > PEER_DLEDGER_IDLE_MS) {
+            connection_close(connection);
         }
     }
     /* Only while something is missing does this timer run fast: an idle group costs nothing. */
     bool missing = false;
     for (int i = 0; i < network->replica->member_count; i++)
         missing |= network->links[i].id != network->replica->id && network->links[i].connection == NULL;
-    uv_timer_start(&network->timer, on_timer, missing || network->strangers > 0 ? TIMER_MS : 1000, 0);
+    uv_timer_start(&network->timer, on_timer, missing || network->strangers > network->dledger_connections ? TIMER_MS : 1000, 0);
 }
 
 /* ---- life ---- */
@@ -700,10 +745,10 @@ int peer_network_open(struct peer_network *network, uv_loop_t *loop, struct repl
     network->open_handles = 1;
     if (replica->member_count == 1)
         return 0;
-    if (!split_address(self->address, host, sizeof host, port, sizeof port))
+    if (!peer_address_split(self->address, host, sizeof host, port, sizeof port))
         return error_set(error, ERROR_INVALID, "dLegerPeers: %s is not HOST:PORT", self->address);
     /* A numeric loopback or local address is bound as given; a name means "this port on every address", as containers need. */
-    if (!numeric_address(host, port, &any) && !numeric_address("0.0.0.0", port, &any))
+    if (!peer_address_numeric(host, port, &any) && !peer_address_numeric("0.0.0.0", port, &any))
         return error_set(error, ERROR_INVALID, "dLegerPeers: %s is not a port", port);
     uv_tcp_init(loop, &network->listener);
     network->listener.data = network;

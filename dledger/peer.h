@@ -13,6 +13,9 @@
 #define PEER_UNSENT_MAX (64u << 20) /* bytes waiting for one peer; entries beyond it are dropped, Raft sends them again */
 #define PEER_INPUT_INITIAL (1u << 20)
 #define PEER_CONNECTIONS_MAX 64     /* accepted and not (yet) a member: strangers, DLedger clients */
+#define PEER_DLEDGER_CONNECTIONS_MAX 32
+#define PEER_DLEDGER_FRAME_MAX (8 << 20) /* an entry of the largest size in Base64, and its JSON */
+#define PEER_DLEDGER_IDLE_MS 120000u
 
 struct peer_connection;
 
@@ -22,8 +25,9 @@ struct peer_network_callbacks {
     void (*message)(void *context, uint64_t from, const struct peer_message *message, const uint8_t *body);
     void (*connected)(void *context, uint64_t id);
     void (*lost)(void *context, uint64_t id);
-    /* A whole remoting frame of DLedger's own protocol; answer by appending frames to out. False closes the connection. */
-    bool (*dledger_frame)(void *context, uint8_t *frame, size_t size, struct buffer *out);
+    /* A whole remoting frame of DLedger's own protocol, from loopback or a member's address; answer by appending frames to out, or later with
+     * peer_network_answer_dledger(). False closes the connection. */
+    bool (*dledger_frame)(void *context, uint64_t connection, uint8_t *frame, size_t size, struct buffer *out);
 };
 
 struct peer_link {
@@ -48,6 +52,8 @@ struct peer_network {
     struct peer_link links[DLEDGER_MEMBERS_MAX];
     struct peer_connection *connections; /* all */
     unsigned strangers;
+    unsigned dledger_connections; /* of these */
+    uint64_t connection_ids;
     bool closing;
     unsigned open_handles;
     void (*closed)(void *argument);
@@ -63,6 +69,8 @@ void peer_network_close(struct peer_network *network, void (*closed)(void *argum
 bool peer_network_send(struct peer_network *network, uint64_t to, const struct peer_message *message, const uint8_t *body, size_t body_size);
 /* Closes connections that have unsent bytes. */
 void peer_network_cut(struct peer_network *network);
+/* Does nothing when that connection is gone. */
+void peer_network_answer_dledger(struct peer_network *network, uint64_t connection, struct slice frame);
 /* Sends our hello again. */
 void peer_network_greet(struct peer_network *network);
 

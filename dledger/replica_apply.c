@@ -49,7 +49,6 @@ static bool apply_one(struct replica *replica)
             replica_fail(replica, &error);
             return false;
         }
-        replica->store->dispatched_offset = (int64_t)(position + ledger_entry_size(&entry));
         callbacks->apply_message(callbacks->context, index - 1, &dispatch,
                                  slice_of(body.data + dispatch.size, body.size - dispatch.size), replay);
         break;
@@ -65,11 +64,12 @@ static bool apply_one(struct replica *replica)
         }
         raft_driver_apply_configuration(&replica->driver, index, body);
         break;
-    default:
+    default: /* barriers, and raw entries: they have an index and their room in the log, and nothing else */
         break;
     }
     replica->applied = index;
     replica->applied_end = position + ledger_entry_size(&entry);
+    replica->store->dispatched_offset = (int64_t)replica->applied_end;
     return true;
 }
 

@@ -64,6 +64,24 @@ static int view_read(void *context, int64_t offset, void *out, size_t size)
     return got < 0 ? (int)got : (size_t)got != size ? -EIO : 0;
 }
 
+static uint32_t view_message_at(void *context, int64_t offset)
+{
+    struct replica *replica = context;
+    int64_t position = offset - (int64_t)LEDGER_ENTRY_HEADER_SIZE;
+    uint8_t header[LEDGER_ENTRY_HEADER_SIZE];
+    struct ledger_entry entry;
+    uint64_t at, term;
+    uint32_t size;
+
+    if (view_read(replica, position, header, sizeof header) != 0 || ledger_entry_decode(&entry, header) != 0 ||
+        entry.kind != LEDGER_ENTRY_MESSAGE || entry.position != (uint64_t)position || entry.index >= replica->applied)
+        return 0;
+    /* A header may be imitated too; where that entry is says the index. */
+    if (!ledger_locate(&replica->ledger, entry.index, &at, &size, &term) || at != (uint64_t)position || size != ledger_entry_size(&entry))
+        return 0;
+    return entry.body_size;
+}
+
 static int parse_members(struct replica *replica, struct error *error)
 {
     const char *at = replica->options.peers;
@@ -178,7 +196,7 @@ int replica_open(struct replica *replica, struct env *env, const struct dledger_
     replica->checkpoint_committed = replica->checkpoint.present ? replica->checkpoint.committed_index : -1;
     replica->lost_committed = recovery.claim_index > replica->ledger.last_index;
     replica->checkpoint.committed_index = replica->lost_committed ? replica->ledger.last_index : recovery.claim_index;
-    *view = (struct log_view){replica, view_min_offset, view_committed_offset, view_at, view_read};
+    *view = (struct log_view){replica, view_min_offset, view_committed_offset, view_at, view_read, view_message_at};
     return 0;
 
 close_votes:

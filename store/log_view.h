@@ -16,6 +16,9 @@ struct log_view {
     const uint8_t *(*at)(void *context, int64_t offset, size_t size);
     /* Copies; blocks on a cold page. 0 or a negative errno (-ENOENT: outside the committed log). */
     int (*read)(void *context, int64_t offset, void *out, size_t size);
+    /* Bytes of the committed entry of kind message whose body begins at offset; 0 when there is none: bytes that look like a record may stand
+     * anywhere, in bodies and in raw entries. Blocks on a cold page. */
+    uint32_t (*message_at)(void *context, int64_t offset);
 };
 
 #endif

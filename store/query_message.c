@@ -41,14 +41,11 @@ static bool read_head(const struct message_store *store, int64_t physical_offset
     uint8_t bytes[RECORD_HEAD_SIZE];
     if (physical_offset < 0 || physical_offset < log->min_offset(log->context))
         return false;
-    int64_t left = log->committed_offset(log->context) - physical_offset;
-    if (left < (int64_t)RECORD_SIZE_MIN)
+    uint32_t left = log->message_at(log->context, physical_offset);
+    if (left < RECORD_SIZE_MIN)
         return false;
-    size_t size = left < (int64_t)sizeof bytes ? RECORD_SIZE_MIN : sizeof bytes;
     memset(bytes, 0, sizeof bytes);
-    /* A file may end behind a short record. */
-    if (log->read(log->context, physical_offset, bytes, size) != 0 &&
-        (size == RECORD_SIZE_MIN || log->read(log->context, physical_offset, bytes, RECORD_SIZE_MIN) != 0))
+    if (log->read(log->context, physical_offset, bytes, left < sizeof bytes ? left : sizeof bytes) != 0)
         return false;
     uint32_t magic = load_u32(bytes + RECORD_MAGIC);
     if (magic != MESSAGE_MAGIC_V1 && magic != MESSAGE_MAGIC_V2)

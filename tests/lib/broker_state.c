@@ -62,6 +62,13 @@ static void note_disconnect(struct broker *broker, uint64_t connection_id)
     snprintf(state->disconnects + size, sizeof state->disconnects - size, "%llu ", (unsigned long long)connection_id);
 }
 
+static uint32_t no_message_at(void *context, int64_t offset)
+{
+    (void)context;
+    (void)offset;
+    return 0;
+}
+
 void broker_state_open(struct broker_state *state)
 {
     struct error error;
@@ -83,7 +90,7 @@ void broker_state_open(struct broker_state *state)
     broker->config.notify_consumer_ids_changed_enable = true;
     broker->config.delay_levels = 18;
     struct message_store_config store = {.root = "/store", .consume_queue_file_size = 2000};
-    struct log_view log = {NULL, no_offset, no_offset, nothing_at, nothing_to_read};
+    struct log_view log = {NULL, no_offset, no_offset, nothing_at, nothing_to_read, no_message_at};
     ck_assert_msg(message_store_open(&broker->store, &state->sim.env, &store, &log, &error) == 0, "%s", error.message);
     ck_assert_msg(message_store_recover(&broker->store, 0, &error) == 0, "%s", error.message);
     ck_assert_msg(metadata_open(broker, &error) == 0, "%s", error.message);

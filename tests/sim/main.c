@@ -193,8 +193,8 @@ static void print_stats(const struct world_stats *s)
 #define U(x) ((unsigned long long)(x))
     printf("%llu runs, %.0f s of virtual time, %llu events, %llu steps of members\n", U(s->runs), (double)s->virtual_us / 1e6, U(s->events),
            U(s->steps));
-    printf("calls %llu: acknowledged %llu, unknown %llu; refused %llu (%llu for want of room); metadata records %llu\n", U(s->sends),
-           U(s->acknowledged), U(s->unknown), U(s->refused), U(s->full_disk_refusals), U(s->metadata));
+    printf("calls %llu: acknowledged %llu, unknown %llu; refused %llu (%llu for want of room); metadata records %llu, raw entries %llu\n", U(s->sends),
+           U(s->acknowledged), U(s->unknown), U(s->refused), U(s->full_disk_refusals), U(s->metadata), U(s->raw));
     printf("entries %llu, committed %llu, cut %llu; elections %llu; starts %llu (%llu failed); caught up again %llu; stopped for good %llu\n",
            U(s->entries), U(s->committed), U(s->cut_entries), U(s->elections), U(s->starts), U(s->start_failures), U(s->caught_up),
            U(s->failed_members));

@@ -202,14 +202,44 @@ static void send_message(struct machine *machine)
     append(machine, LEDGER_ENTRY_MESSAGE, call);
 }
 
+/* What DLedger's own client appends, and nobody here waits for: a record that says it is the queue's next message, and is none. */
+static void send_raw(struct machine *machine)
+{
+    const struct workload_queue *target = &workload_queues[chance(WORKLOAD_QUEUES)];
+    const struct consume_queue *queue = message_store_queue(&machine->store, slice_of_text(target->topic), target->id, false, NULL);
+    struct message_record record = {
+        .queue_id = target->id,
+        .queue_offset = queue == NULL ? 0 : queue->append_offset,
+        .topic = slice_of_text(target->topic),
+        .store_timestamp_ms = env_now_ms(&machine->env),
+        .body = SLICE_LITERAL("raw"),
+    };
+    int64_t offset;
+    int code;
+    message_host_parse(SLICE_LITERAL("127.0.0.1:1"), &record.born_host);
+    message_host_parse(SLICE_LITERAL("127.0.0.1:2"), &record.store_host);
+    uint8_t *room = replica_reserve(&machine->replica, message_record_size(&record), &offset, &code);
+    if (room == NULL) {
+        refused(code);
+        return;
+    }
+    record.physical_offset = offset;
+    message_record_encode(&record, slice_of(NULL, 0), room);
+    world.stats->raw++;
+    replica_append(&machine->replica, LEDGER_ENTRY_RAW, NULL);
+}
+
 void workload_call(struct machine *machine)
 {
     if (!machine->replica.accepting || machine->stopping) {
         world.stats->refused++;
         return;
     }
-    if (chance_of(80))
+    unsigned kind = (unsigned)chance(1000);
+    if (kind < 80)
         send_record(machine);
+    else if (kind < 110)
+        send_raw(machine);
     else
         send_message(machine);
 }
