@@ -131,7 +131,13 @@ static int resolve_store_host(struct broker *broker, struct error *error)
     struct broker_config *config = &broker->config;
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     uv_getaddrinfo_t request;
-    int rv = uv_getaddrinfo(broker->loop, &request, NULL, config->broker_ip1, NULL, &hints);
+    char host[256];
+    size_t size = strlen(config->broker_ip1);
+    if (size >= 2 && config->broker_ip1[0] == '[' && config->broker_ip1[size - 1] == ']')
+        snprintf(host, sizeof host, "%.*s", (int)size - 2, config->broker_ip1 + 1);
+    else
+        snprintf(host, sizeof host, "%s", config->broker_ip1);
+    int rv = uv_getaddrinfo(broker->loop, &request, NULL, host, NULL, &hints);
     if (rv != 0)
         return error_set(error, ERROR_INVALID, "brokerIP1=%s cannot be resolved: %s", config->broker_ip1, uv_strerror(rv));
     const struct addrinfo *best = NULL;
@@ -151,7 +157,7 @@ static int resolve_store_host(struct broker *broker, struct error *error)
         return error_set(error, ERROR_INVALID, "brokerIP1=%s has no address", config->broker_ip1);
     broker->store_host.port = config->listen_port;
     /* The name is what clients are told: in a container network it outlives the address. */
-    snprintf(broker->address, sizeof broker->address, "%s:%d", config->broker_ip1, config->listen_port);
+    broker_config_address(config->broker_ip1, config->listen_port, broker->address, sizeof broker->address);
     return 0;
 }
 

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "broker/limits.h"
 #include "proto/buffer.h"
@@ -137,6 +138,12 @@ int broker_config_read(struct broker_config *config, struct slice text, const ch
 int broker_config_set(struct broker_config *config, const char *key, struct slice value, struct error *error);
 /* After the last set: what keys say together (peers and own id, role, ports), and the derived fields. ERROR_INVALID with the remedy. */
 int broker_config_finish(struct broker_config *config, struct error *error);
+/* "host:port" for brokerIP1 and the like; an IPv6 address gets its brackets. */
+static inline void broker_config_address(const char *host, int port, char *out, size_t size)
+{
+    bool bare_v6 = host[0] != '[' && strchr(host, ':') != NULL;
+    snprintf(out, size, bare_v6 ? "[%s]:%d" : "%s:%d", host, port);
+}
 /* UPDATE_BROKER_CONFIG: a change while running. ERROR_NOT_FOUND, ERROR_INVALID (also for a key that needs a restart, saying so). */
 int broker_config_change(struct broker_config *config, struct slice key, struct slice value, struct error *error);
 

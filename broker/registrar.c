@@ -129,7 +129,7 @@ static void encode_registration(struct registrar *registrar, struct link *link)
     uint64_t term;
     bool leading = leads(registrar, &term);
     char ha_address[192];
-    snprintf(ha_address, sizeof ha_address, "%s:%d", broker->config.broker_ip2, broker->config.listen_port + 1);
+    broker_config_address(broker->config.broker_ip2, broker->config.listen_port + 1, ha_address, sizeof ha_address);
     struct register_broker_request_header header = {
         .broker_name = slice_of_text(broker->config.broker_name),
         .broker_addr = slice_of_text(broker->address),
