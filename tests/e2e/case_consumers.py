@@ -1,6 +1,8 @@
 """libledgermq's consumers as processes that come, go and die: against LedgerMQ, and the same against RocketMQ's own broker."""
 import collections
+import json
 import os
+import re
 import tempfile
 import threading
 import time
@@ -11,7 +13,7 @@ from cluster import Cluster, check, wait_for
 from e2e import Skipped, case
 from members import JavaBroker, Members
 
-RESET, QUERY_OFFSET = 222, 14
+RESET, QUERY_OFFSET, CONSUMER_LIST, RUNNING_INFO, CONSUME_DIRECTLY, GET_STATUS = 222, 14, 38, 307, 309, 223
 SETTINGS = ["messageDelayLevel=1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s", "enablePropertyFilter=true"]
 
 
@@ -298,7 +300,47 @@ def named(cluster, topic="Named"):
     return "namespaces"
 
 
-SCENARIOS = [shared, ordered, broadcast, retried, reset, lite, filtered, named, timed_out]
+def asked(cluster, topic="Asked"):
+    """What tools ask a member through the broker: where it is, what it does, and to take one message now."""
+    cluster.create_topic(topic, 2)
+    ids = [cluster.send(topic, number % 2, b"%06d" % number).ext["msgId"] for number in range(10)]
+    broker = cluster.broker(cluster.leader())
+    with Members(cluster.namesrv_addr) as group:
+        member = group.start("asked", topic, "--sleep", 5, "--expression", "*")
+        got_all(group, ["%06d" % number for number in range(10)])
+        wait_for("the last one done", 10, lambda: len(member.done) == 10)
+        answer = remoting.ask(broker, CONSUMER_LIST, {"consumerGroup": "asked"})
+        client = json.loads(answer.body)["consumerIdList"][0]
+        who = {"consumerGroup": "asked", "clientId": client}
+
+        def info():
+            answer = remoting.ask(broker, RUNNING_INFO, {**who, "jstackEnable": True}, timeout=10)
+            check(answer.code == 0, f"running info: {answer}")
+            return answer.body.decode()
+        # A map whose keys are objects is fastjson's; the parts are looked at one by one.
+        text, _ = wait_for("offsets", 10, lambda: info() if '"commitOffset":5' in info() else None)
+        queues = dict(re.findall(r'"queueId":(\d+),"topic":"%s"\}:(\{[^}]*\})' % topic, text))
+        check(set(queues) == {"0", "1"}, text)
+        for queue in queues.values():
+            place = json.loads(queue)
+            check(place["commitOffset"] == 5 and place["cachedMsgCount"] == 0 and not place["droped"] and place["lastPullTimestamp"] > 0, queue)
+        status = json.loads(re.search(r'"statusTable":(\{.*?\}\}),', text).group(1))[topic]
+        check(status["consumeOKTPS"] > 0 and status["pullTPS"] > 0 and 4 < status["consumeRT"] < 1000 * remoting.PATIENCE, status)
+        properties = json.loads(re.search(r'"properties":(\{.*?\})', text).group(1))
+        check(properties["PROP_CONSUME_TYPE"] == "CONSUME_PASSIVELY" and properties["PROP_THREADPOOL_CORE_SIZE"] == "4", properties)
+        check('"jstack":"0 jobs wait for 4 threads\\nthread 0: idle' in text and '"subString":"*","subVersion"' in text, text)
+
+        answer = remoting.ask(broker, CONSUME_DIRECTLY, {**who, "msgId": ids[3], "topic": topic}, timeout=10)
+        result = json.loads(answer.body or b"{}")
+        check(answer.code == 0 and result["consumeResult"] == "CR_SUCCESS" and not result["order"] and result["spentTimeMills"] >= 5, f"{answer}")
+        check(member.bodies().count("000003") == 2, member.bodies())
+
+        answer = remoting.ask(broker, GET_STATUS, {"topic": topic, "group": "asked", "clientAddr": client}, timeout=10)
+        check(answer.code == 0 and answer.body.count(b"}:5") == 2 and client.encode() in answer.body, f"{answer}")
+    return "running info, one message at once, offsets"
+
+
+SCENARIOS = [shared, ordered, broadcast, retried, reset, lite, filtered, named, asked, timed_out]
 
 
 @case

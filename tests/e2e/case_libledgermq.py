@@ -79,6 +79,13 @@ def examples_built_from_an_installation():
             for kind in ("shared", "static"):
                 output = run([os.path.join(folder, f"{name}-{kind}"), f"{name}_{kind}", *arguments], cluster, LD_LIBRARY_PATH=library)
                 check(says in output, lambda: f"{name}, {kind}: {output}")
+        # What those sent, consumed.
+        for name, topic, count, says in (("push_consumer", "batch_shared", "1000", "1000 messages consumed"),
+                                         ("orderly_consumer", "ordered_shared", "32", "32 of 32 messages came in order"),
+                                         ("lite_pull_consumer", "batch_static", "1000", "1000 of 1000 messages polled and committed")):
+            output = run([os.path.join(folder, f"{name}-shared"), topic, count], cluster, LD_LIBRARY_PATH=library)
+            check(says in output, lambda: f"{name}: {output[-2000:]}")
+            check(name != "lite_pull_consumer" or re.search("and [1-9]", output), output)
         # Nothing but what ledgermq.h names is visible.
         names = subprocess.run(["nm", "-D", "--defined-only", os.path.join(library, "libledgermq.so")], stdout=subprocess.PIPE, text=True, check=True)
         others = [line.split()[-1] for line in names.stdout.splitlines() if not line.split()[-1].startswith("ledgermq_")]

@@ -12,7 +12,7 @@ import org.apache.rocketmq.common.MQVersion;
 
 /**
  * Runs the scenarios against the cluster at NAMESRV_ADDR, some at a time: a line for each and the sums at the end.
- * Arguments: --quick, and scenario names. Environment: SLOWNESS (factor on all time limits), and what Failover, SecondGroup and Exchange name.
+ * Arguments: --quick, and scenario names. Environment: SLOWNESS (factor on all time limits), and what Failover, SecondGroup, Exchange and MixedGroup name.
  */
 public final class Main {
     static final int SLOWNESS = Integer.parseInt(System.getenv().getOrDefault("SLOWNESS", "1"));
@@ -54,6 +54,7 @@ public final class Main {
         all.addAll(Consuming.scenarios()); // these wait most, so they start first
         all.addAll(Producing.scenarios());
         all.addAll(Exchange.scenarios());
+        all.addAll(MixedGroup.scenarios());
         all.addAll(Failover.scenarios());
         all.addAll(SecondGroup.scenarios()); // last: whoever makes a topic afterwards finds another group there
         all.removeIf(scenario -> quick && !scenario.quick || !names.isEmpty() && !names.contains(scenario.name));
