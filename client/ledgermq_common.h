@@ -41,8 +41,9 @@ struct ledgermq_error {
     char message[480];
 };
 
-/* "timed out", "refused by the broker", ... */
+/* "timed out", "refused by the broker", ...; never NULL, never to be freed. */
 LEDGERMQ_API const char *ledgermq_code_text(int code);
+/* Of this library: "0.1.0". */
 LEDGERMQ_API const char *ledgermq_version(void);
 
 /* ---------------------------------------------------------------- client ---- */
@@ -64,14 +65,18 @@ struct ledgermq_client_options {
     const char *name_space;
 };
 
+/* Fills in the defaults that are named above; to be called before members are set. */
 LEDGERMQ_API void ledgermq_client_options_init(struct ledgermq_client_options *options);
-/* Starts the background thread. Connects to nobody yet. options may be NULL. */
+/* Starts the background thread. Connects to nobody yet. options may be NULL, its texts are copied. LEDGERMQ_INVALID when
+ * there is no name server or an address has no port, LEDGERMQ_NO_MEMORY when the system gives no thread or descriptor.
+ * The client must outlive what is made from it, or be freed with it. */
 LEDGERMQ_API int ledgermq_client_new(const struct ledgermq_client_options *options, struct ledgermq_client **client,
                                      struct ledgermq_error *error);
 /* Frees its producers and consumers first if that has not been done, unregisters at the brokers, closes
- * everything. NULL is fine. */
+ * everything. Nobody may be in a function of the client or of what was made from it. Not to be called from a call
+ * back. NULL is fine. */
 LEDGERMQ_API void ledgermq_client_free(struct ledgermq_client *client);
-/* IP@instance, as brokers and mqadmin show it. */
+/* IP@instance, as brokers and mqadmin show it. Lives as long as the client. */
 LEDGERMQ_API const char *ledgermq_client_id(const struct ledgermq_client *client);
 
 /* -------------------------------------------------------------- messages ---- */

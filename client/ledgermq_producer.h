@@ -1,14 +1,14 @@
 /* Part of ledgermq.h, which is the header to include: sending messages.
  *
- *   ledgermq_send()                 one message, waits
- *   ledgermq_send_async()           one message, calls back
- *   ledgermq_send_oneway()          one message, nobody will know
- *   ledgermq_send_to(), _select()   to a queue of one's choice, for messages that must keep their order
- *   ledgermq_send_messages...()     all of the above, for several messages at once, with a time-out of its
- * own ledgermq_send_transaction()     a message that consumers see only when a local transaction has
- * committed ledgermq_request(), _reply()    a question to a consumer, and its answer
+ * - ledgermq_send() sends one message and waits; _async() calls back; of _oneway() nobody will know.
+ * - ledgermq_send_to() and _select() send to a queue of one's choice, for messages that must keep their order.
+ * - ledgermq_send_messages() and its relatives do all that for several messages at once, with a time-out of its own.
+ * - ledgermq_send_transaction() sends what consumers see only when a local transaction has committed.
+ * - ledgermq_request() asks a consumer, ledgermq_reply() answers.
  *
- * A producer may be used by any number of threads at once.
+ * A producer may be used by any number of threads at once. All times are milliseconds, all sizes bytes. A function
+ * whose name ends in _async or _oneway may be called from a call back; the others wait, may not, and return
+ * LEDGERMQ_INVALID there. `error` may be NULL everywhere.
  */
 #ifndef LEDGERMQ_PRODUCER_H
 #define LEDGERMQ_PRODUCER_H
@@ -170,6 +170,7 @@ struct ledgermq_producer_options {
     const char *trace_topic; /* NULL: RMQ_SYS_TRACE_TOPIC */
 };
 
+/* Fills in the defaults that are named above; to be called before members are set. */
 LEDGERMQ_API void ledgermq_producer_options_init(struct ledgermq_producer_options *options);
 /* Texts and lists of options are copied; NULL takes the defaults. Errors: LEDGERMQ_INVALID,
  * LEDGERMQ_NO_MEMORY, LEDGERMQ_BUSY (too many groups of one client). Not to be called from a call back. */
@@ -190,26 +191,31 @@ LEDGERMQ_API void ledgermq_producer_free(struct ledgermq_producer *producer);
  * NULL. */
 LEDGERMQ_API int ledgermq_send(struct ledgermq_producer *producer, const struct ledgermq_message *message,
                                struct ledgermq_send_result *result, struct ledgermq_error *error);
-/* To one queue, for messages that must keep their order. Retries stay on that queue. */
+/* The same, to one queue, for messages that must keep their order: of queue, the broker name and the id count. Retries
+ * stay on that queue, so while its broker is away the send waits, and then fails (LEDGERMQ_NO_ROUTE when no name server
+ * knows a broker of that name). */
 LEDGERMQ_API int ledgermq_send_to(struct ledgermq_producer *producer, const struct ledgermq_message *message,
                                   const struct ledgermq_queue *queue, struct ledgermq_send_result *result,
                                   struct ledgermq_error *error);
-/* Copies the message and returns. Unless it fails at once, done is called later, exactly once. queue may be
- * NULL. */
+/* Copies the message and returns. Unless it fails at once (LEDGERMQ_INVALID, LEDGERMQ_NO_MEMORY, LEDGERMQ_BUSY,
+ * LEDGERMQ_STOPPED), done is called later on the background thread, exactly once, with what ledgermq_send() would have
+ * said. queue may be NULL. */
 LEDGERMQ_API int ledgermq_send_async(struct ledgermq_producer *producer, const struct ledgermq_message *message,
                                      const struct ledgermq_queue *queue, ledgermq_send_done done, void *context,
                                      struct ledgermq_error *error);
-/* Copies the message and returns; nobody will know whether it arrived. */
+/* Copies the message and returns, failing as ledgermq_send_async(); after that nobody will know whether it arrived. */
 LEDGERMQ_API int ledgermq_send_oneway(struct ledgermq_producer *producer, const struct ledgermq_message *message,
                                       struct ledgermq_error *error);
 
 /* -------------------------------------------------------- choosing queues ---- */
 
-/* The queues that messages of this topic can be sent to, for ledgermq_send_to(). Caller frees *queues with
- * ledgermq_queues_free(). Not to be called from a call back. */
+/* The queues that messages of this topic can be sent to at the moment, for ledgermq_send_to(); of a topic that is not
+ * there yet, those that the first send will make. Caller frees *queues with ledgermq_queues_free(). LEDGERMQ_NO_ROUTE
+ * when no name server knows the topic, LEDGERMQ_CONNECTION or LEDGERMQ_TIMEOUT when none answers. */
 LEDGERMQ_API int ledgermq_publish_queues(struct ledgermq_producer *producer, const char *topic,
                                          struct ledgermq_queue **queues, size_t *count,
                                          struct ledgermq_error *error);
+/* NULL is fine. */
 LEDGERMQ_API void ledgermq_queues_free(struct ledgermq_queue *queues);
 
 struct ledgermq_queue_view {
@@ -230,7 +236,7 @@ LEDGERMQ_API size_t ledgermq_select_by_hash(const struct ledgermq_queue_view *qu
 /* argument is not used. */
 LEDGERMQ_API size_t ledgermq_select_by_random(const struct ledgermq_queue_view *queues, size_t count,
                                               const char *topic, void *argument);
-/* Waits, as ledgermq_send(). */
+/* ledgermq_send() to the queue that the selector chooses. */
 LEDGERMQ_API int ledgermq_send_select(struct ledgermq_producer *producer, const struct ledgermq_message *message,
                                       ledgermq_queue_selector selector, void *argument,
                                       struct ledgermq_send_result *result, struct ledgermq_error *error);
@@ -255,6 +261,8 @@ struct ledgermq_send_options {
 LEDGERMQ_API int ledgermq_send_messages(struct ledgermq_producer *producer, const struct ledgermq_message *messages,
                                         size_t count, const struct ledgermq_send_options *options,
                                         struct ledgermq_send_result *result, struct ledgermq_error *error);
+/* What ledgermq_send_async() and ledgermq_send_oneway() are to ledgermq_send(). Messages and options are copied; what
+ * options->message_ids points to is filled at once. */
 LEDGERMQ_API int ledgermq_send_messages_async(struct ledgermq_producer *producer,
                                               const struct ledgermq_message *messages, size_t count,
                                               const struct ledgermq_send_options *options, ledgermq_send_done done,
@@ -281,7 +289,9 @@ LEDGERMQ_API size_t ledgermq_batch_split(const struct ledgermq_message *messages
  * ROLLBACK. Needs the transaction_listener of the options, and a group that all producers with the same check
  * share. Not for delayed messages. Not to be called from a call back.
  *
- * LEDGERMQ_OK: the half message was stored; result->state says what was decided. Else nothing was executed.
+ * LEDGERMQ_OK: the half message was stored; result->state says what was decided. Else nothing was executed, and the
+ * errors are those of ledgermq_send(); a half message that was stored all the same is settled by the listener's check.
+ * result may be NULL.
  */
 LEDGERMQ_API int ledgermq_send_transaction(struct ledgermq_producer *producer,
                                            const struct ledgermq_message *message, void *argument,
@@ -298,7 +308,8 @@ typedef void (*ledgermq_request_done)(void *context, const struct ledgermq_store
  * is not known. */
 LEDGERMQ_API int ledgermq_request(struct ledgermq_producer *producer, const struct ledgermq_message *message,
                                   int timeout_ms, struct ledgermq_pull_result **reply, struct ledgermq_error *error);
-/* Copies the message and returns. Unless it fails at once, done is called later, exactly once. */
+/* Copies the message and returns. Unless it fails at once, done is called later on the background thread, exactly once:
+ * with the reply, with what made the send fail, with LEDGERMQ_TIMEOUT, or with LEDGERMQ_STOPPED. */
 LEDGERMQ_API int ledgermq_request_async(struct ledgermq_producer *producer, const struct ledgermq_message *message,
                                         int timeout_ms, ledgermq_request_done done, void *context,
                                         struct ledgermq_error *error);

@@ -45,12 +45,32 @@ static bool settle(struct ledgermq_producer *producer, const char *topic, const 
     return false;
 }
 
+/* The half message is stored: the local transaction, and what the broker is told of it. */
+static int decide(struct ledgermq_producer *producer, const struct ledgermq_message *message, void *argument,
+                  struct ledgermq_transaction_result *done, struct ledgermq_error *error)
+{
+    const struct ledgermq_transaction_listener *listener = producer->options.transaction_listener;
+    struct message_host host;
+    int64_t physical_offset;
+    char topic[NAMESPACED_NAME_MAX];
+    if (!message_id_parse(slice_of_text(done->send.offset_message_id), &host, &physical_offset))
+        return client_error_text(error, LEDGERMQ_MALFORMED, 0, "%s answered a half message for %s with the id '%s'",
+                                 done->send.queue.broker_name, message->topic, done->send.offset_message_id);
+    if (done->send.status == LEDGERMQ_SEND_OK)
+        done->state = listener->execute(listener->context, message, done->send.message_id, argument);
+    if (done->state != LEDGERMQ_TRANSACTION_COMMIT && done->state != LEDGERMQ_TRANSACTION_ROLLBACK)
+        done->state = LEDGERMQ_TRANSACTION_UNKNOWN;
+    namespace_wrap(producer->client->name_space, message->topic, topic);
+    if (done->state != LEDGERMQ_TRANSACTION_UNKNOWN)
+        done->settled = settle(producer, topic, &done->send, physical_offset, done->state);
+    return LEDGERMQ_OK;
+}
+
 int ledgermq_send_transaction(struct ledgermq_producer *producer, const struct ledgermq_message *message,
                               void *argument, struct ledgermq_transaction_result *result,
                               struct ledgermq_error *error)
 {
-    const struct ledgermq_transaction_listener *listener = producer->options.transaction_listener;
-    if (listener == NULL)
+    if (producer->options.transaction_listener == NULL)
         return client_error_text(error, LEDGERMQ_INVALID, 0,
                                  "the producer has no transaction_listener: set it in its options");
     if (message->delay_level > 0)
@@ -63,23 +83,15 @@ int ledgermq_send_transaction(struct ledgermq_producer *producer, const struct l
                              .sys_flag = MESSAGE_TRANSACTION_PREPARED,
                              .message_type = LEDGERMQ_HALF_MESSAGE};
     struct ledgermq_transaction_result done = {.state = LEDGERMQ_TRANSACTION_ROLLBACK};
-    int rv = send_and_wait(producer, &wish, &done.send, error);
+    /* The producer must live until the decision is told, not only until the half message is stored. */
+    int rv = producer_charge(producer, 0, error);
     if (rv != LEDGERMQ_OK)
         return rv;
-    struct message_host host;
-    int64_t physical_offset;
-    char topic[NAMESPACED_NAME_MAX];
-    if (!message_id_parse(slice_of_text(done.send.offset_message_id), &host, &physical_offset))
-        return client_error_text(error, LEDGERMQ_MALFORMED, 0, "%s of %s answered a half message with the id '%s'",
-                                 done.send.queue.broker_name, message->topic, done.send.offset_message_id);
-    if (done.send.status == LEDGERMQ_SEND_OK)
-        done.state = listener->execute(listener->context, message, done.send.message_id, argument);
-    if (done.state != LEDGERMQ_TRANSACTION_COMMIT && done.state != LEDGERMQ_TRANSACTION_ROLLBACK)
-        done.state = LEDGERMQ_TRANSACTION_UNKNOWN;
-    namespace_wrap(producer->client->name_space, message->topic, topic);
-    if (done.state != LEDGERMQ_TRANSACTION_UNKNOWN)
-        done.settled = settle(producer, topic, &done.send, physical_offset, done.state);
-    if (result != NULL)
+    rv = send_and_wait(producer, &wish, &done.send, error);
+    if (rv == LEDGERMQ_OK)
+        rv = decide(producer, message, argument, &done, error);
+    producer_discharge(producer, 0);
+    if (rv == LEDGERMQ_OK && result != NULL)
         *result = done;
-    return LEDGERMQ_OK;
+    return rv;
 }

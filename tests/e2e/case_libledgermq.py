@@ -117,3 +117,24 @@ def a_second_group_of_brokers_dies():
         figures = dict(re.findall(r"(sent|failed|on broker-b|retried|longest) (\d+)", output))
         check(figures["failed"] == "0" and 0 < int(figures["on broker-b"]) < int(figures["sent"]), output)
         return output.strip()
+
+
+@case
+def libledgermq_transactions_across_leader_changes():
+    """Half messages, decisions and questions go on while leaders are killed: each transaction ends as its producer said."""
+    if not os.path.exists(SUITE):
+        raise Skipped("libledgermq_suite is not built (LEDGERMQ_TESTS=OFF)")
+    kills = rounds(1, 2, 8)
+    with Cluster(settings=TRANSACTIONS) as cluster:
+        cluster.create_topic("T")
+        with subprocess.Popen([SUITE, "transact", "T", str(2 * kills + 2)], env=environment(cluster), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True) as transactions:
+            for _ in range(kills):
+                time.sleep(1)
+                leader = cluster.leader()
+                cluster.kill(leader)
+                cluster.leader(but=leader)
+                cluster.restart(leader)
+            output = transactions.communicate(timeout=120 * PATIENCE)[0]
+        check(transactions.returncode == 0, output)
+        return output.strip()

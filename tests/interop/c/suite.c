@@ -1,12 +1,23 @@
 /* libledgermq against a running cluster, LedgerMQ's or RocketMQ's: the same program, the same demands.
  *
- *     NAMESRV_ADDR=host:port libledgermq_suite [SCENARIO...]     a line each, then `N passed, N failed, N
- * skipped` libledgermq_suite send TOPIC | read TOPIC COUNT | reply TOPIC COUNT | ask TOPIC TEXT    the other
- * end of another client libledgermq_suite steady TOPIC SECONDS      sends from several threads all the time;
- * fails when one send fails
+ *     NAMESRV_ADDR=host:port libledgermq_suite [SCENARIO...]
  *
- * The cluster needs autoCreateTopicEnable=true, transactionTimeOut=1000 and a transactionCheckInterval of
- * some seconds. SLOWNESS: factor on time limits.
+ * prints a line for each scenario, then `N passed, N failed, N skipped`.
+ *
+ *     libledgermq_suite send TOPIC | read TOPIC COUNT | reply TOPIC COUNT | ask TOPIC TEXT
+ *
+ * is the other end of another client.
+ *
+ *     libledgermq_suite steady TOPIC SECONDS
+ *
+ * sends from several threads all the time and fails when one send fails.
+ *
+ *     libledgermq_suite transact TOPIC SECONDS
+ *
+ * does the same with transactions and fails when one does not end as it was decided.
+ *
+ * The cluster needs autoCreateTopicEnable=true, transactionTimeOut=1000 and a transactionCheckInterval of some seconds.
+ * SLOWNESS: factor on time limits.
  */
 #include "suite.h"
 
@@ -177,6 +188,8 @@ static int other_end(int argc, char **argv)
         return exchange_ask(argv[2], argv[3]);
     if (strcmp(argv[1], "steady") == 0 && argc > 3)
         return steady_sends(argv[2], atoi(argv[3]));
+    if (strcmp(argv[1], "transact") == 0 && argc > 3)
+        return steady_transactions(argv[2], atoi(argv[3]));
     return -1;
 }
 

@@ -51,5 +51,6 @@ int exchange_read(const char *topic, size_t count);
 int exchange_reply(const char *topic, int count);
 int exchange_ask(const char *topic, const char *text);
 int steady_sends(const char *topic, int seconds);
+int steady_transactions(const char *topic, int seconds);
 
 #endif
