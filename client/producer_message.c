@@ -51,6 +51,14 @@ static bool has_separator(const char *text)
     return strpbrk(text, "\001\002") != NULL;
 }
 
+bool producer_message_is_reserved(const char *name)
+{
+    for (size_t i = 0; i < sizeof reserved_names / sizeof reserved_names[0]; i++)
+        if (strcmp(name, reserved_names[i]) == 0)
+            return true;
+    return false;
+}
+
 static int check_properties(const struct ledgermq_message *message, struct ledgermq_error *error)
 {
     if (message->property_count > PROPERTY_COUNT_MAX)
@@ -67,10 +75,9 @@ static int check_properties(const struct ledgermq_message *message, struct ledge
             return client_error_text(error, LEDGERMQ_INVALID, 0,
                                      "property %.100s: name and value may not hold the characters 1 and 2",
                                      property->name);
-        for (size_t k = 0; k < sizeof reserved_names / sizeof reserved_names[0]; k++)
-            if (strcmp(property->name, reserved_names[k]) == 0)
-                return client_error_text(error, LEDGERMQ_INVALID, 0,
-                                         "property %s is RocketMQ's own: choose another name", property->name);
+        if (producer_message_is_reserved(property->name))
+            return client_error_text(error, LEDGERMQ_INVALID, 0, "property %s is RocketMQ's own: choose another name",
+                                     property->name);
     }
     return LEDGERMQ_OK;
 }

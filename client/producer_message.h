@@ -11,6 +11,8 @@
 /* LEDGERMQ_INVALID with the reason, or LEDGERMQ_OK. */
 int producer_message_check(const struct ledgermq_message *message, size_t max_body_size,
                            struct ledgermq_error *error);
+/* One of the names that RocketMQ keeps for itself. */
+bool producer_message_is_reserved(const char *name);
 /* What else a batch needs, of messages that have been checked. */
 int producer_message_check_batch(const struct ledgermq_message *messages, size_t count,
                                  struct ledgermq_error *error);

@@ -11,11 +11,11 @@
 #define LEDGERMQ_CLIENT_ADMIN_ADMIN_H
 
 #include "client/client.h"
-#include "proto/cluster_info.h"
 
 #define ADMIN_OPTIONS_MAX 40
 #define ADMIN_NODES_MAX 256
 #define ADMIN_START_SECONDS 10
+#define NO_BODY slice_of(NULL, 0)
 
 enum admin_status { ADMIN_OK = 0, ADMIN_FAILED = 1, ADMIN_USAGE = 2 };
 
@@ -28,7 +28,6 @@ struct admin_option {
 };
 
 struct admin;
-struct consume_stats;
 
 struct admin_command {
     const char *name;
@@ -40,12 +39,16 @@ struct admin_command {
 
 /* One table per family, ended by a row with name NULL. */
 extern const struct admin_command topic_commands[];
+extern const struct admin_command route_commands[];
 extern const struct admin_command group_commands[];
 extern const struct admin_command offset_commands[];
 extern const struct admin_command client_commands[];
 extern const struct admin_command print_commands[];
 extern const struct admin_command broker_commands[];
 extern const struct admin_command message_commands[];
+extern const struct admin_command probe_commands[];
+extern const struct admin_command monitor_commands[];
+extern const struct admin_command export_commands[];
 extern const struct admin_command namesrv_commands[];
 extern const struct admin_command leader_commands[];
 extern const struct admin_command bench_commands[];
@@ -99,7 +102,6 @@ bool admin_name_server_call(struct admin *admin, int32_t code, const struct remo
 /* To every name server; each that fails is told. True when all succeeded. done may be NULL. */
 bool admin_each_name_server(struct admin *admin, int32_t code, const struct remoting_field *fields, struct slice body,
                             void (*done)(const char *address, const struct remoting_command *answer));
-bool admin_clusters(struct admin *admin, struct cluster_info *info);
 /* Right after a cluster's start its brokers are not registered yet. Waits, ADMIN_START_SECONDS at most, while a name
  * server answers but no broker leads anywhere, and says so. What the command does next tells what else is wrong. */
 void admin_await_leader(struct admin *admin);
@@ -119,11 +121,18 @@ struct admin_targets {
  * `everyone` each address. False: printed; *status is the exit status. */
 bool admin_targets(struct admin *admin, bool everyone, bool any_cluster, struct admin_targets *targets, int *status);
 void admin_targets_free(struct admin_targets *targets);
-/* The leaders that have a topic (of a broker without a leader: any address). False: none, told unless silent. */
+/* To each of them; each that fails is told. done (may be NULL) is called for each that succeeds. True when all did. */
+bool admin_each_target(struct admin *admin, const struct admin_targets *targets, int32_t code,
+                       const struct remoting_field *fields, struct slice body,
+                       void (*done)(struct admin *admin, const struct admin_target *target));
+/* The leaders that have a topic (of a broker without a leader: any address), or the group's retry topic. False: none,
+ * told unless silent. */
 bool admin_topic_leaders(struct admin *admin, const char *topic, struct admin_targets *targets, bool silent);
-/* How far a group is at one broker (208). topic may be NULL. False: told unless silent; else close stats. */
-bool admin_consume_stats(struct admin *admin, const char *address, const char *group, const char *topic,
-                         struct consume_stats *stats, bool silent);
+bool admin_group_leaders(struct admin *admin, const char *group, struct admin_targets *targets, bool silent);
+/* Whom to ask about a group's clients: brokerAddr if given, else a leader. */
+bool admin_group_broker(struct admin *admin, const char *group, char address[REMOTING_ADDRESS_MAX]);
+/* At these brokers (of one cluster) and all name servers; says so. */
+bool admin_delete_topic(struct admin *admin, const struct admin_targets *targets, const char *topic);
 /* Asks all at once; answers[i].ok tells whether it holds an open response, else why not. */
 struct admin_answer {
     bool ok;
@@ -135,10 +144,16 @@ void admin_call_all(struct admin *admin, const struct admin_targets *targets, in
 
 /* --- printing ---- */
 
+static inline const char *admin_word(bool value)
+{
+    return value ? "true" : "false";
+}
 /* Slices are printed with "%.*s". */
 #define ADMIN_SLICE(slice) (int)(slice).size, (slice).data == NULL ? "" : (const char *)(slice).data
 /* "2024-05-01 12:00:00,123"; "N/A" for 0 and below. */
 const char *admin_time(int64_t ms, char out[32]);
+/* The same to the second. */
+const char *admin_time_seconds(int64_t ms, char out[32]);
 /* "V4_9_8" for 409; the number for versions whose name is not known. */
 const char *admin_version(int32_t version, char out[16]);
 

@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 #include <time.h>
 
+#include "proto/cluster_info.h"
 #include "proto/kv_table.h"
 #include "proto/request_code.h"
 #include "proto/topic_validator.h"
@@ -16,7 +17,6 @@
 #define LEADER_WAIT_S 30
 #define FRAMES_MAX 65536 /* kept ready; of 1 KiB 90 MB */
 #define TOPIC_DIGITS 6   /* "-00000" */
-#define NO_BODY slice_of(NULL, 0)
 
 struct run {
     struct admin *admin;

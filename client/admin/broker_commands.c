@@ -3,26 +3,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "client/admin/admin.h"
+#include "client/admin/admin_ask.h"
 #include "proto/java_properties.h"
-#include "proto/kv_table.h"
-#include "proto/producer_connection.h"
 #include "proto/request_code.h"
-
-#define NO_BODY slice_of(NULL, 0)
-
-static bool runtime_table(struct admin *admin, const char *address, struct kv_table *table)
-{
-    struct remoting_response response;
-    struct error error = {0};
-    if (!admin_call(admin, address, REQUEST_GET_BROKER_RUNTIME_INFO, NULL, NO_BODY, &response))
-        return false;
-    int rv = kv_table_decode(table, response.command.body, &error);
-    remoting_response_close(&response);
-    if (rv != 0)
-        admin_fail(admin, "%s: %s", address, error.message);
-    return rv == 0;
-}
 
 static int compare_pairs(const void *a, const void *b)
 {
@@ -39,7 +22,7 @@ static int broker_status(struct admin *admin)
     status = ADMIN_OK;
     for (size_t i = 0; i < targets.count; i++) {
         struct kv_table table;
-        if (!runtime_table(admin, targets.all[i].address, &table)) {
+        if (!admin_runtime_table(admin, targets.all[i].address, &table)) {
             status = ADMIN_FAILED;
             continue;
         }
@@ -208,14 +191,20 @@ static int get_broker_config(struct admin *admin)
             status = ADMIN_FAILED;
             continue;
         }
-        printf("============%s: %s============\n", targets.all[i].broker_id == 0 ? "Master" : "Slave",
-               targets.all[i].address);
+        const char *role = admin_has(admin, "brokerAddr") ? "" : targets.all[i].broker_id == 0 ? "Master: " : "Slave: ";
+        printf("============%s%s============\n", role, targets.all[i].address);
         if (print_properties(admin, response.command.body) != ADMIN_OK)
             status = ADMIN_FAILED;
         remoting_response_close(&response);
     }
     admin_targets_free(&targets);
     return status;
+}
+
+static void config_updated(struct admin *admin, const struct admin_target *target)
+{
+    (void)admin;
+    printf("update broker config success, %s\n", target->address);
 }
 
 static int update_broker_config(struct admin *admin)
@@ -227,20 +216,10 @@ static int update_broker_config(struct admin *admin)
         return status;
     buffer_init(&body, 0);
     java_properties_append_text(&body, admin_text(admin, "key"), admin_text(admin, "value"));
-    status = ADMIN_OK;
-    for (size_t i = 0; i < targets.count; i++) {
-        struct remoting_response response;
-        if (!admin_call(admin, targets.all[i].address, REQUEST_UPDATE_BROKER_CONFIG, NULL, buffer_slice(&body),
-                        &response)) {
-            status = ADMIN_FAILED;
-            continue;
-        }
-        remoting_response_close(&response);
-        printf("update broker config success, %s\n", targets.all[i].address);
-    }
+    bool ok = admin_each_target(admin, &targets, REQUEST_UPDATE_BROKER_CONFIG, NULL, buffer_slice(&body), config_updated);
     buffer_close(&body);
     admin_targets_free(&targets);
-    return status;
+    return ok ? ADMIN_OK : ADMIN_FAILED;
 }
 
 static int clean(struct admin *admin, int32_t code)
@@ -249,18 +228,11 @@ static int clean(struct admin *admin, int32_t code)
     int status;
     if (!admin_targets(admin, true, true, &targets, &status))
         return status;
-    status = ADMIN_OK;
-    for (size_t i = 0; i < targets.count; i++) {
-        struct remoting_response response;
-        if (admin_call(admin, targets.all[i].address, code, NULL, NO_BODY, &response))
-            remoting_response_close(&response);
-        else
-            status = ADMIN_FAILED;
-    }
+    bool ok = admin_each_target(admin, &targets, code, NULL, NO_BODY, NULL);
     admin_targets_free(&targets);
-    if (status == ADMIN_OK)
+    if (ok)
         printf("success\n");
-    return status;
+    return ok ? ADMIN_OK : ADMIN_FAILED;
 }
 
 static int clean_expired_cq(struct admin *admin)

@@ -2,20 +2,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "client/admin/admin.h"
-#include "proto/consume_stats.h"
-#include "proto/consumer_connection.h"
+#include "client/admin/admin_ask.h"
 #include "proto/request_code.h"
-#include "proto/response_code.h"
-#include "proto/subscription_group_wrapper.h"
-#include "proto/topic_list.h"
 #include "proto/topic_validator.h"
 
-#define NO_BODY slice_of(NULL, 0)
-
-static const char *word(bool value)
+static void group_made(struct admin *admin, const struct admin_target *target)
 {
-    return value ? "true" : "false";
+    (void)admin;
+    printf("create subscription group to %s success.\n", target->address);
 }
 
 static int update_sub_group(struct admin *admin)
@@ -47,26 +41,19 @@ static int update_sub_group(struct admin *admin)
         return status;
     buffer_init(&body, 0);
     subscription_group_config_encode(&config, &body);
-    status = ADMIN_OK;
-    for (size_t i = 0; i < targets.count; i++) {
-        struct remoting_response response;
-        if (!admin_call(admin, targets.all[i].address, REQUEST_UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, NULL,
-                        buffer_slice(&body), &response)) {
-            status = ADMIN_FAILED;
-            continue;
-        }
-        remoting_response_close(&response);
-        printf("create subscription group to %s success.\n", targets.all[i].address);
-    }
+    status = admin_each_target(admin, &targets, REQUEST_UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, NULL, buffer_slice(&body),
+                               group_made)
+                 ? ADMIN_OK
+                 : ADMIN_FAILED;
     if (status == ADMIN_OK)
         printf("SubscriptionGroupConfig [groupName=%s, consumeEnable=%s, consumeFromMinEnable=%s, "
                "consumeBroadcastEnable=%s, retryQueueNums=%d, "
                "retryMaxTimes=%d, brokerId=%lld, whichBrokerWhenConsumeSlowly=%lld, "
                "notifyConsumerIdsChangedEnable=%s]\n",
-               group, word(config.consume_enable), word(config.consume_from_min_enable),
-               word(config.consume_broadcast_enable), config.retry_queue_nums, config.retry_max_times,
+               group, admin_word(config.consume_enable), admin_word(config.consume_from_min_enable),
+               admin_word(config.consume_broadcast_enable), config.retry_queue_nums, config.retry_max_times,
                (long long)config.broker_id, (long long)config.which_broker_when_consume_slowly,
-               word(config.notify_consumer_ids_changed_enable));
+               admin_word(config.notify_consumer_ids_changed_enable));
     buffer_close(&body);
     admin_targets_free(&targets);
     return status;
@@ -78,18 +65,15 @@ static bool delete_group_topic(struct admin *admin, const struct admin_targets *
 {
     char topic[LEDGERMQ_TOPIC_MAX + 16];
     snprintf(topic, sizeof topic, "%s%s", prefix, group);
-    const struct remoting_field fields[] = {{"topic", topic}, {NULL, NULL}};
-    for (size_t i = 0; i < targets->count; i++) {
-        struct remoting_response response;
-        if (!admin_call(admin, targets->all[i].address, REQUEST_DELETE_TOPIC_IN_BROKER, fields, NO_BODY, &response))
-            return false;
-        remoting_response_close(&response);
-    }
-    printf("delete topic [%s] from cluster [%s] success.\n", topic, targets->all[0].cluster);
-    if (!admin_each_name_server(admin, REQUEST_DELETE_TOPIC_IN_NAMESRV, fields, NO_BODY, NULL))
-        return false;
-    printf("delete topic [%s] from NameServer success.\n", topic);
-    return true;
+    return admin_delete_topic(admin, targets, topic);
+}
+
+static void group_deleted(struct admin *admin, const struct admin_target *target)
+{
+    printf("delete subscription group [%s] from broker [%s]", admin_text(admin, "groupName"), target->address);
+    if (target->cluster[0] != '\0')
+        printf(" in cluster [%s]", target->cluster);
+    printf(" success.\n");
 }
 
 static int delete_sub_group(struct admin *admin)
@@ -103,27 +87,15 @@ static int delete_sub_group(struct admin *admin)
     if (!admin_targets(admin, false, false, &targets, &status))
         return status;
     const struct remoting_field fields[] = {{"groupName", group},
-                                            {"removeOffset", word(remove_offset)},
-                                            {"cleanOffset", word(remove_offset)},
+                                            {"removeOffset", admin_word(remove_offset)},
+                                            {"cleanOffset", admin_word(remove_offset)},
                                             {NULL, NULL}};
-    status = ADMIN_OK;
-    for (size_t i = 0; i < targets.count; i++) {
-        struct remoting_response response;
-        if (!admin_call(admin, targets.all[i].address, REQUEST_DELETE_SUBSCRIPTIONGROUP, fields, NO_BODY,
-                        &response)) {
-            status = ADMIN_FAILED;
-            continue;
-        }
-        remoting_response_close(&response);
-        printf("delete subscription group [%s] from broker [%s] in cluster [%s] success.\n", group,
-               targets.all[i].address, targets.all[i].cluster);
-    }
-    if (status == ADMIN_OK && admin_has(admin, "clusterName") &&
-        (!delete_group_topic(admin, &targets, TOPIC_RETRY_PREFIX, group) ||
-         !delete_group_topic(admin, &targets, TOPIC_DLQ_PREFIX, group)))
-        status = ADMIN_FAILED;
+    bool ok = admin_each_target(admin, &targets, REQUEST_DELETE_SUBSCRIPTIONGROUP, fields, NO_BODY, group_deleted);
+    if (ok && admin_has(admin, "clusterName"))
+        ok = delete_group_topic(admin, &targets, TOPIC_RETRY_PREFIX, group) &&
+             delete_group_topic(admin, &targets, TOPIC_DLQ_PREFIX, group);
     admin_targets_free(&targets);
-    return status;
+    return ok ? ADMIN_OK : ADMIN_FAILED;
 }
 
 static int get_consumer_config(struct admin *admin)
@@ -135,18 +107,9 @@ static int get_consumer_config(struct admin *admin)
         return status;
     status = ADMIN_OK;
     for (size_t i = 0; i < targets.count; i++) {
-        struct remoting_response response;
         struct subscription_group_wrapper wrapper;
-        struct error error = {0};
-        if (!admin_call(admin, targets.all[i].address, REQUEST_GET_ALL_SUBSCRIPTIONGROUP_CONFIG, NULL, NO_BODY,
-                        &response)) {
+        if (!admin_group_configs(admin, targets.all[i].address, &wrapper)) {
             status = ADMIN_FAILED;
-            continue;
-        }
-        int rv = subscription_group_wrapper_decode(&wrapper, response.command.body, &error);
-        remoting_response_close(&response);
-        if (rv != 0) {
-            status = admin_fail(admin, "%s: %s", targets.all[i].address, error.message);
             continue;
         }
         for (size_t k = 0; k < wrapper.group_count; k++) {
@@ -157,16 +120,16 @@ static int get_consumer_config(struct admin *admin)
             printf("=============================%s:%s=============================\n", targets.all[i].cluster,
                    targets.all[i].broker_name);
             printf("%-40s=  %s\n", "groupName", group);
-            printf("%-40s=  %s\n", "consumeEnable", word(config->consume_enable));
-            printf("%-40s=  %s\n", "consumeFromMinEnable", word(config->consume_from_min_enable));
-            printf("%-40s=  %s\n", "consumeBroadcastEnable", word(config->consume_broadcast_enable));
+            printf("%-40s=  %s\n", "consumeEnable", admin_word(config->consume_enable));
+            printf("%-40s=  %s\n", "consumeFromMinEnable", admin_word(config->consume_from_min_enable));
+            printf("%-40s=  %s\n", "consumeBroadcastEnable", admin_word(config->consume_broadcast_enable));
             printf("%-40s=  %d\n", "retryQueueNums", config->retry_queue_nums);
             printf("%-40s=  %d\n", "retryMaxTimes", config->retry_max_times);
             printf("%-40s=  %lld\n", "brokerId", (long long)config->broker_id);
             printf("%-40s=  %lld\n", "whichBrokerWhenConsumeSlowly",
                    (long long)config->which_broker_when_consume_slowly);
             printf("%-40s=  %s\n", "notifyConsumerIdsChangedEnable",
-                   word(config->notify_consumer_ids_changed_enable));
+                   admin_word(config->notify_consumer_ids_changed_enable));
         }
         subscription_group_wrapper_close(&wrapper);
     }
@@ -189,22 +152,94 @@ static int compare_progress(const void *a, const void *b)
                : (left->queue.queue_id > right->queue.queue_id) - (left->queue.queue_id < right->queue.queue_id);
 }
 
+/* Whose queue it is: "topic@broker@id" -> IP, from what the clients say of themselves. */
+struct owner {
+    char key[2 * LEDGERMQ_TOPIC_MAX + 16];
+    char ip[64];
+};
+struct owners {
+    struct owner *all;
+    size_t count;
+};
+
+static void owner_key(struct slice topic, struct slice broker, long long queue_id, char out[2 * LEDGERMQ_TOPIC_MAX + 16])
+{
+    snprintf(out, 2 * LEDGERMQ_TOPIC_MAX + 16, "%.*s@%.*s@%lld", ADMIN_SLICE(topic), ADMIN_SLICE(broker), queue_id);
+}
+
+static void add_owners(struct owners *owners, struct json_value info, const char *client_id)
+{
+    struct json_value queue, value;
+    for (struct json_iterator at = json_iterate(json_get(info, "mqTable")); json_next_member(&at, &queue, &value);) {
+        struct owner *all = realloc(owners->all, (owners->count + 1) * sizeof *all);
+        if (all == NULL)
+            return;
+        owners->all = all;
+        struct owner *owner = &all[owners->count++];
+        owner_key(admin_json_text(queue, "topic"), admin_json_text(queue, "brokerName"), admin_json_count(queue, "queueId"),
+                  owner->key);
+        snprintf(owner->ip, sizeof owner->ip, "%.*s", (int)strcspn(client_id, "@"), client_id); /* a client id is IP@instance */
+    }
+}
+
+static void find_owners(struct admin *admin, const char *group, struct owners *owners)
+{
+    char address[REMOTING_ADDRESS_MAX];
+    struct consumer_connection connection;
+    if (!admin_group_broker(admin, group, address) || !admin_consumer_connection(admin, address, group, &connection, true))
+        return;
+    for (size_t i = 0; i < connection.connection_count; i++) {
+        char client_id[300];
+        struct admin_json info;
+        snprintf(client_id, sizeof client_id, "%.*s", ADMIN_SLICE(connection.connections[i].client_id));
+        if (!admin_running_info(admin, address, group, client_id, false, &info, true))
+            continue;
+        add_owners(owners, json_root(&info.document), client_id);
+        admin_json_close(&info);
+    }
+    consumer_connection_close(&connection);
+}
+
+static const char *owner_of(const struct owners *owners, const struct message_queue *queue)
+{
+    char key[2 * LEDGERMQ_TOPIC_MAX + 16];
+    owner_key(queue->topic, queue->broker_name, queue->queue_id, key);
+    for (size_t i = 0; i < owners->count; i++)
+        if (strcmp(owners->all[i].key, key) == 0)
+            return owners->all[i].ip;
+    return "N/A";
+}
+
+static void progress_row(const struct consume_offset *row, const char *client_ip)
+{
+    char time[32], client[72] = "";
+    if (client_ip != NULL)
+        snprintf(client, sizeof client, "%-20s  ", client_ip);
+    printf("%-64.*s  %-32.*s  %-4d  %-20lld  %-20lld  %s%-20lld  %s\n", ADMIN_SLICE(row->queue.topic),
+           ADMIN_SLICE(row->queue.broker_name), row->queue.queue_id, (long long)row->broker_offset,
+           (long long)row->consumer_offset, client, (long long)(row->broker_offset - row->consumer_offset),
+           admin_time_seconds(row->last_timestamp_ms, time));
+}
+
 static int group_progress(struct admin *admin, const char *group)
 {
-    char retry[LEDGERMQ_TOPIC_MAX + 16], time[32];
     struct admin_targets brokers;
+    struct owners owners = {0};
+    bool show_client;
     double tps = 0;
     int64_t total = 0;
     int status = ADMIN_OK;
-    snprintf(retry, sizeof retry, "%s%s", TOPIC_RETRY_PREFIX, group);
-    const char *topic = admin_text(admin, "topicName");
-    if (!admin_topic_leaders(admin, retry, &brokers, false))
+    if (!admin_bool(admin, "showClientIP", false, &show_client))
+        return ADMIN_USAGE;
+    if (!admin_group_leaders(admin, group, &brokers, false))
         return ADMIN_FAILED;
-    printf("%-64s  %-32s  %-4s  %-20s  %-20s  %-20s  %s\n", "#Topic", "#Broker Name", "#QID", "#Broker Offset",
-           "#Consumer Offset", "#Diff", "#LastTime");
+    if (show_client)
+        find_owners(admin, group, &owners);
+    printf("%-64s  %-32s  %-4s  %-20s  %-20s  %s%-20s  %s\n", "#Topic", "#Broker Name", "#QID", "#Broker Offset",
+           "#Consumer Offset", show_client ? "#Client IP            " : "", "#Diff", "#LastTime");
     for (size_t i = 0; i < brokers.count; i++) {
         struct consume_stats stats;
-        if (!admin_consume_stats(admin, brokers.all[i].address, group, topic, &stats, false)) {
+        if (!admin_consume_stats(admin, brokers.all[i].address, group, admin_text(admin, "topicName"), &stats, false)) {
             status = ADMIN_FAILED;
             continue;
         }
@@ -212,55 +247,45 @@ static int group_progress(struct admin *admin, const char *group)
             qsort(stats.offsets, stats.offset_count, sizeof *stats.offsets, compare_progress);
         for (size_t k = 0; k < stats.offset_count; k++) {
             const struct consume_offset *row = &stats.offsets[k];
-            long long diff = (long long)(row->broker_offset - row->consumer_offset);
-            printf("%-64.*s  %-32.*s  %-4d  %-20lld  %-20lld  %-20lld  %s\n", ADMIN_SLICE(row->queue.topic),
-                   ADMIN_SLICE(row->queue.broker_name), row->queue.queue_id, (long long)row->broker_offset,
-                   (long long)row->consumer_offset, diff, admin_time(row->last_timestamp_ms, time));
-            total += diff;
+            progress_row(row, show_client ? owner_of(&owners, &row->queue) : NULL);
+            total += row->broker_offset - row->consumer_offset;
         }
         tps += stats.consume_tps;
         consume_stats_close(&stats);
     }
     printf("\nConsume TPS: %.2f\nDiff Total: %lld\n", tps, (long long)total);
+    free(owners.all);
     admin_targets_free(&brokers);
     return status;
 }
 
 static void group_row(struct admin *admin, const char *group)
 {
-    char retry[LEDGERMQ_TOPIC_MAX + 16], version[16] = "OFFLINE";
+    char version[16] = "OFFLINE";
     struct admin_targets brokers;
     double tps = 0;
     int64_t diff = 0;
     size_t count = 0;
     const char *type = "", *model = "";
-    snprintf(retry, sizeof retry, "%s%s", TOPIC_RETRY_PREFIX, group);
-    if (!admin_topic_leaders(admin, retry, &brokers, true))
+    if (!admin_group_leaders(admin, group, &brokers, true))
         return;
     for (size_t i = 0; i < brokers.count; i++) {
-        const struct remoting_field fields[] = {{"consumerGroup", group}, {NULL, NULL}};
         struct consume_stats stats;
-        struct remoting_response response;
         struct consumer_connection connection;
-        struct error error = {0};
         if (admin_consume_stats(admin, brokers.all[i].address, group, NULL, &stats, true)) {
             for (size_t k = 0; k < stats.offset_count; k++)
                 diff += stats.offsets[k].broker_offset - stats.offsets[k].consumer_offset;
             tps += stats.consume_tps;
             consume_stats_close(&stats);
         }
-        if (admin_try(admin, brokers.all[i].address, REQUEST_GET_CONSUMER_CONNECTION_LIST, fields, NO_BODY, &response,
-                      &error) != 0)
+        if (!admin_consumer_connection(admin, brokers.all[i].address, group, &connection, true))
             continue;
-        if (consumer_connection_decode(&connection, response.command.body, &error) == 0) {
-            count = connection.connection_count > count ? connection.connection_count : count;
-            type = connection.consume_type == CONSUME_PASSIVELY ? "PUSH" : "PULL";
-            model = connection.consume_type == CONSUME_PASSIVELY ? message_model_names[connection.message_model] : "";
-            if (connection.connection_count > 0)
-                admin_version(connection.connections[0].version, version);
-            consumer_connection_close(&connection);
-        }
-        remoting_response_close(&response);
+        count = connection.connection_count > count ? connection.connection_count : count;
+        type = connection.consume_type == CONSUME_PASSIVELY ? "PUSH" : "PULL";
+        model = connection.consume_type == CONSUME_PASSIVELY ? message_model_names[connection.message_model] : "";
+        if (connection.connection_count > 0)
+            admin_version(connection.connections[0].version, version);
+        consumer_connection_close(&connection);
     }
     printf("%-64s  %-6zu  %-24s %-5s  %-14s  %-7.0f  %lld\n", group, count, version, type, model, tps,
            (long long)diff);
@@ -272,15 +297,9 @@ static int consumer_progress(struct admin *admin)
     const char *group = admin_text(admin, "groupName");
     if (group != NULL)
         return group_progress(admin, group);
-    struct remoting_response response;
     struct topic_list list;
-    struct error error = {0};
-    if (!admin_name_server_call(admin, REQUEST_GET_ALL_TOPIC_LIST_FROM_NAMESERVER, NULL, NO_BODY, &response))
+    if (!admin_topic_list(admin, &list))
         return ADMIN_FAILED;
-    int rv = topic_list_decode(&list, response.command.body, &error);
-    remoting_response_close(&response);
-    if (rv != 0)
-        return admin_fail(admin, "topic list: %s", error.message);
     printf("%-64s  %-6s  %-24s %-5s  %-14s  %-7s  %s\n", "#Group", "#Count", "#Version", "#Type", "#Model", "#TPS",
            "#Diff Total");
     for (size_t i = 0; i < list.topic_count; i++) {
@@ -294,35 +313,24 @@ static int consumer_progress(struct admin *admin)
     return ADMIN_OK;
 }
 
+static void print_connection(const struct client_connection *row)
+{
+    char version[16];
+    printf("%-36.*s %-22.*s %-10.*s %s\n", ADMIN_SLICE(row->client_id), ADMIN_SLICE(row->client_address),
+           ADMIN_SLICE(row->language), admin_version(row->version, version));
+}
+
 static int consumer_connection(struct admin *admin)
 {
-    const char *group = admin_text(admin, "consumerGroup"), *address = admin_text(admin, "brokerAddr");
-    const struct remoting_field fields[] = {{"consumerGroup", group}, {NULL, NULL}};
-    struct remoting_response response;
+    const char *group = admin_text(admin, "consumerGroup");
     struct consumer_connection connection;
-    struct error error = {0};
-    char retry[LEDGERMQ_TOPIC_MAX + 16], broker[REMOTING_ADDRESS_MAX], version[16];
-    if (address == NULL) {
-        struct admin_targets brokers;
-        snprintf(retry, sizeof retry, "%s%s", TOPIC_RETRY_PREFIX, group);
-        if (!admin_topic_leaders(admin, retry, &brokers, false))
-            return ADMIN_FAILED;
-        memcpy(broker, brokers.all[0].address, sizeof broker);
-        admin_targets_free(&brokers);
-        address = broker;
-    }
-    if (!admin_call(admin, address, REQUEST_GET_CONSUMER_CONNECTION_LIST, fields, NO_BODY, &response))
+    char address[REMOTING_ADDRESS_MAX];
+    if (!admin_group_broker(admin, group, address) ||
+        !admin_consumer_connection(admin, address, group, &connection, false))
         return ADMIN_FAILED;
-    int rv = consumer_connection_decode(&connection, response.command.body, &error);
-    remoting_response_close(&response);
-    if (rv != 0)
-        return admin_fail(admin, "%s: %s", address, error.message);
     printf("%-36s %-22s %-10s %s\n", "#ClientId", "#ClientAddr", "#Language", "#Version");
-    for (size_t i = 0; i < connection.connection_count; i++) {
-        const struct client_connection *row = &connection.connections[i];
-        printf("%-36.*s %-22.*s %-10.*s %s\n", ADMIN_SLICE(row->client_id), ADMIN_SLICE(row->client_address),
-               ADMIN_SLICE(row->language), admin_version(row->version, version));
-    }
+    for (size_t i = 0; i < connection.connection_count; i++)
+        print_connection(&connection.connections[i]);
     printf("\nBelow is subscription:\n%-20s %s\n", "#Topic", "#SubExpression");
     for (size_t i = 0; i < connection.subscription_count; i++)
         printf("%-20.*s %.*s\n", ADMIN_SLICE(connection.subscriptions[i].topic),
@@ -335,24 +343,15 @@ static int consumer_connection(struct admin *admin)
 
 static int producer_connection(struct admin *admin)
 {
-    const char *group = admin_text(admin, "producerGroup");
-    const struct remoting_field fields[] = {{"producerGroup", group}, {NULL, NULL}};
-    struct remoting_response response;
     struct producer_connection connection;
     struct admin_targets brokers;
-    struct error error = {0};
     char version[16];
     if (!admin_topic_leaders(admin, admin_text(admin, "topic"), &brokers, false))
         return ADMIN_FAILED;
-    bool ok =
-        admin_call(admin, brokers.all[0].address, REQUEST_GET_PRODUCER_CONNECTION_LIST, fields, NO_BODY, &response);
+    bool ok = admin_producer_connection(admin, brokers.all[0].address, admin_text(admin, "producerGroup"), &connection);
     admin_targets_free(&brokers);
     if (!ok)
         return ADMIN_FAILED;
-    int rv = producer_connection_decode(&connection, response.command.body, &error);
-    remoting_response_close(&response);
-    if (rv != 0)
-        return admin_fail(admin, "%s", error.message);
     for (size_t i = 0; i < connection.connection_count; i++) {
         const struct client_connection *row = &connection.connections[i];
         printf("%04zu  %-32.*s %-22.*s %-8.*s %s\n", i + 1, ADMIN_SLICE(row->client_id),
@@ -390,6 +389,7 @@ static const struct admin_option group_options[] = {
 static const struct admin_option consumer_progress_options[] = {
     {'g', "groupName", "GROUP", false, "its name; without, all groups"},
     {'t', "topicName", "TOPIC", false, "this topic only"},
+    {'s', "showClientIP", "true|false", false, "with the address of each queue's owner: false"},
     {0, NULL, NULL, false, NULL},
 };
 static const struct admin_option consumer_connection_options[] = {

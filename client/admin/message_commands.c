@@ -7,7 +7,10 @@
 
 #include "client/admin/admin.h"
 #include "client/admin/message_print.h"
+#include "client/admin/message_trace.h"
+#include "client/admin/message_track.h"
 #include "client/message_client_id_setter.h"
+#include "proto/request_code.h"
 
 #define SEND_WINDOW 256 /* unanswered sends of sendMessage --count */
 #define PULL_MESSAGES 32
@@ -65,8 +68,14 @@ static int send_one(struct admin *admin, struct ledgermq_producer *producer, str
 {
     struct ledgermq_send_result result;
     struct ledgermq_error error;
+    bool trace;
+    if (!admin_bool(admin, "msgTraceEnable", false, &trace))
+        return ADMIN_USAGE;
+    int64_t begin_ms = client_clock_ms();
     if (ledgermq_send_to(producer, message, queue, &result, &error) != LEDGERMQ_OK)
         return admin_fail(admin, "%s", error.message);
+    if (trace && !message_trace_sent(admin, producer, message, &result, begin_ms))
+        return ADMIN_FAILED;
     printf("%-32s  %-4s  %-20s    %s\n", "#Broker Name", "#QID", "#Send Result", "#MsgId");
     printf("%-32s  %-4d  %-20s    %s\n", result.queue.broker_name, result.queue.queue_id,
            ledgermq_send_status_text(result.status), result.message_id);
@@ -345,19 +354,39 @@ free_consumer:
 
 /* --- finding ---- */
 
-static int print_result(struct ledgermq_pull_result *result, bool all, bool with_offset_id)
-{
-    for (size_t i = 0; i < result->count && (all || i == 0); i++)
-        print_message(&result->messages[i], with_offset_id);
-    ledgermq_pull_result_free(result);
-    return ADMIN_OK;
-}
-
 static int not_found(struct admin *admin, const struct ledgermq_error *error)
 {
     if (error->response_code != 0)
         return admin_fail(admin, "CODE: %d DESC: %s", error->response_code, error->message);
     return admin_fail(admin, "%s", error->message);
+}
+
+/* With -g and -d: gives it to that client; with -s true: sends it again; else shows it and who has had it. */
+static int use_message(struct admin *admin, const struct ledgermq_stored_message *message, bool with_offset_id)
+{
+    bool resend;
+    if (!admin_bool(admin, "sendMessage", false, &resend))
+        return ADMIN_USAGE;
+    if (admin_has(admin, "consumerGroup") != admin_has(admin, "clientId"))
+        return admin_usage(admin, "-g and -d go together: a client of a group");
+    if (admin_has(admin, "clientId"))
+        return message_track_consume(admin, message);
+    if (resend)
+        return message_track_resend(admin, message);
+    print_message(message, with_offset_id);
+    message_track_print(admin, message);
+    return ADMIN_OK;
+}
+
+static int use_result(struct admin *admin, struct ledgermq_pull_result *result, bool all, bool with_offset_id)
+{
+    int status = ADMIN_OK;
+    for (size_t i = 0; i < result->count && (all || i == 0); i++) {
+        int rv = use_message(admin, &result->messages[i], with_offset_id);
+        status = rv != ADMIN_OK ? rv : status;
+    }
+    ledgermq_pull_result_free(result);
+    return status;
 }
 
 static int query_msg_by_id(struct admin *admin)
@@ -370,10 +399,9 @@ static int query_msg_by_id(struct admin *admin)
     snprintf(ids, sizeof ids, "%s", admin_text(admin, "msgId"));
     int status = ADMIN_OK;
     while ((id = strsep(&rest, ",")) != NULL) {
-        if (ledgermq_view_message(admin->client, id, &result, &error) != LEDGERMQ_OK)
-            status = not_found(admin, &error);
-        else
-            print_result(result, true, true);
+        int rv = ledgermq_view_message(admin->client, id, &result, &error) == LEDGERMQ_OK ? use_result(admin, result, true, true)
+                                                                                          : not_found(admin, &error);
+        status = rv != ADMIN_OK ? rv : status;
     }
     return status;
 }
@@ -411,7 +439,7 @@ static int query_msg_by_unique_key(struct admin *admin)
     if (ledgermq_query_messages(admin->client, admin_text(admin, "topic"), id, true, 32, begin, 0, &result, &error) !=
         LEDGERMQ_OK)
         return not_found(admin, &error);
-    return print_result(result, admin_has(admin, "showAll"), false);
+    return use_result(admin, result, admin_has(admin, "showAll"), false);
 }
 
 static int query_msg_by_offset(struct admin *admin)
@@ -431,18 +459,29 @@ static int query_msg_by_offset(struct admin *admin)
     queue.queue_id = (int32_t)queue_id;
     if (ledgermq_pull_consumer_new(admin->client, "TOOLS_CONSUMER", &consumer, &error) != LEDGERMQ_OK)
         return admin_fail(admin, "%s", error.message);
-    int status;
-    if (ledgermq_pull(consumer, &queue, "*", offset, 1, 0, &result, &error) != LEDGERMQ_OK) {
-        status = not_found(admin, &error);
-    } else if (result->count == 0) {
-        status = admin_fail(admin, "no message at offset %lld: the queue holds %lld to %lld", (long long)offset,
+    int rv = ledgermq_pull(consumer, &queue, "*", offset, 1, 0, &result, &error);
+    ledgermq_pull_consumer_free(consumer); /* it is none of the groups that have the message */
+    if (rv != LEDGERMQ_OK)
+        return not_found(admin, &error);
+    if (result->count > 0)
+        return use_result(admin, result, false, true);
+    int status = admin_fail(admin, "no message at offset %lld: the queue holds %lld to %lld", (long long)offset,
                             (long long)result->min_offset, (long long)result->max_offset - 1);
-        ledgermq_pull_result_free(result);
-    } else {
-        status = print_result(result, false, true);
-    }
-    ledgermq_pull_consumer_free(consumer);
+    ledgermq_pull_result_free(result);
     return status;
+}
+
+/* Not in RocketMQ's mqadmin, which has it as an API only (DefaultMQAdminExt#resumeCheckHalfMessage). */
+static int resume_check_half_message(struct admin *admin)
+{
+    const char *id = admin_text(admin, "msgId");
+    const struct remoting_field fields[] = {{"msgId", id}, {NULL, NULL}};
+    struct remoting_response response;
+    if (!admin_call(admin, admin_text(admin, "brokerAddr"), REQUEST_RESUME_CHECK_HALF_MESSAGE, fields, NO_BODY, &response))
+        return ADMIN_FAILED;
+    remoting_response_close(&response);
+    printf("resume check of half message [%s] success.\n", id);
+    return ADMIN_OK;
 }
 
 static int decode_message_id(struct admin *admin)
@@ -469,6 +508,7 @@ static const struct admin_option send_message_options[] = {
     {'b', "broker", "NAME", false, "to this broker (its name)"},
     {'i', "qid", "ID", false, "to this queue of it"},
     {'g', "group", "GROUP", false, "producer group: CLIENT_INNER_PRODUCER"},
+    {'m', "msgTraceEnable", "true|false", false, "with a trace in RMQ_SYS_TRACE_TOPIC (one message only): false"},
     {0, "delayLevel", "LEVEL", false,
      "deliver later: 1 to 18 are 1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"},
     {0, "sendTimeout", "MS", false, "for each message, over all tries: 3000"},
@@ -489,8 +529,14 @@ static const struct admin_option consume_message_options[] = {
     {0, "count", NULL, false, "print the number too"},
     {0, NULL, NULL, false, NULL},
 };
+#define CONSUME_OPTIONS                                                                                      \
+    {'g', "consumerGroup", "GROUP", false, "have a client of this group consume it"},                        \
+    {'d', "clientId", "ID", false, "which client"}
 static const struct admin_option by_id_options[] = {
     {'i', "msgId", "ID", true, "offset message id (several: comma between)"},
+    CONSUME_OPTIONS,
+    {'s', "sendMessage", "true|false", false, "send it again: false"},
+    {'u', "unitName", "NAME", false, "accepted"},
     {0, NULL, NULL, false, NULL},
 };
 static const struct admin_option by_key_options[] = {
@@ -504,6 +550,7 @@ static const struct admin_option by_key_options[] = {
 static const struct admin_option by_unique_key_options[] = {
     {'t', "topic", "TOPIC", true, "its topic"},
     {'i', "msgId", "ID", true, "the id its producer made"},
+    CONSUME_OPTIONS,
     {'a', "showAll", NULL, false, "all that have it, not the first only"},
     {0, NULL, NULL, false, NULL},
 };
@@ -512,6 +559,19 @@ static const struct admin_option by_offset_options[] = {
     {'b', "brokerName", "NAME", true, "its broker's name"},
     {'i', "queueId", "ID", true, "its queue"},
     {'o', "offset", "N", true, "its queue offset"},
+    {0, NULL, NULL, false, NULL},
+};
+static const struct admin_option trace_options[] = {
+    {'i', "msgId", "ID", true, "the id its producer made"},
+    {'t', "traceTopic", "TOPIC", false, "where traces are: RMQ_SYS_TRACE_TOPIC"},
+    {'b', "beginTimestamp", "TIME", false, "stored after"},
+    {'e', "endTimestamp", "TIME", false, "stored before"},
+    {'c', "maxNum", "N", false, "at most so many trace messages: 64"},
+    {0, NULL, NULL, false, NULL},
+};
+static const struct admin_option resume_options[] = {
+    {'b', "brokerAddr", "ADDRESS", true, "a broker of the group that holds it"},
+    {'i', "msgId", "ID", true, "offset message id of the half message, or of its copy in TRANS_CHECK_MAX_TIME_TOPIC"},
     {0, NULL, NULL, false, NULL},
 };
 static const struct admin_option decode_options[] = {
@@ -528,6 +588,9 @@ const struct admin_command message_commands[] = {
     {"queryMsgByUniqueKey", "Show a message by the id its producer made", by_unique_key_options,
      query_msg_by_unique_key, NULL},
     {"queryMsgByOffset", "Show a message by its place in a queue", by_offset_options, query_msg_by_offset, NULL},
+    {"queryMsgTraceById", "Show when and by whom a message was sent and consumed", trace_options, message_trace_query, NULL},
+    {"resumeCheckHalfMessage", "Have a transaction that waits, or was given up, checked back again", resume_options,
+     resume_check_half_message, NULL},
     {"DecodeMessageId", "Take a message id apart", decode_options, decode_message_id, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

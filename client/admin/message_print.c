@@ -45,3 +45,11 @@ void message_print_line(const struct ledgermq_stored_message *message, bool body
         printf("NOT PRINT BODY");
     putchar('\n');
 }
+
+void message_print_send_result(const struct ledgermq_send_result *result)
+{
+    printf("SendResult [sendStatus=%s, msgId=%s, offsetMsgId=%s, messageQueue=MessageQueue [topic=%s, brokerName=%s, "
+           "queueId=%d], queueOffset=%lld]\n",
+           ledgermq_send_status_text(result->status), result->message_id, result->offset_message_id, result->queue.topic,
+           result->queue.broker_name, result->queue.queue_id, (long long)result->queue_offset);
+}

@@ -11,4 +11,7 @@ void message_print_properties(const struct ledgermq_stored_message *message);
 /* "MSGID: ... MessageExt [...] BODY: ...": the body only once, at the end. */
 void message_print_line(const struct ledgermq_stored_message *message, bool body);
 
+/* "SendResult [sendStatus=SEND_OK, ...]" and the end of the line. */
+void message_print_send_result(const struct ledgermq_send_result *result);
+
 #endif

@@ -5,8 +5,6 @@
 #include "proto/java_properties.h"
 #include "proto/request_code.h"
 
-#define NO_BODY slice_of(NULL, 0)
-
 static int kv_config(struct admin *admin, int32_t code, const char *done)
 {
     const struct remoting_field fields[] = {{"namespace", admin_text(admin, "namespace")},

@@ -3,23 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "client/admin/admin.h"
-#include "proto/broker_stats_data.h"
-#include "proto/consume_stats.h"
-#include "proto/group_list.h"
-#include "proto/json.h"
+#include "client/admin/admin_ask.h"
 #include "proto/request_code.h"
 #include "proto/reset_offset_body.h"
 #include "proto/response_code.h"
-#include "proto/topic_list.h"
 #include "proto/topic_validator.h"
-
-#define NO_BODY slice_of(NULL, 0)
-
-static const char *word(bool value)
-{
-    return value ? "true" : "false";
-}
 
 /* --- resetOffsetByTime, skipAccumulatedMessage ---- */
 
@@ -27,8 +15,17 @@ struct reset {
     struct admin *admin;
     const char *group, *topic;
     int64_t timestamp_ms; /* -1: to the end */
+    const char *time_given; /* NULL: do not say what is done */
     bool force;
 };
+
+/* In Java's words, which differ: `what` is group or consumerGroup. */
+static void say(const struct reset *reset, const char *what)
+{
+    if (reset->time_given != NULL)
+        printf("rollback consumer offset by specified %s[%s], topic[%s], force[%s], timestamp(string)[%s], timestamp(long)[%lld]\n", what,
+               reset->group, reset->topic, admin_word(reset->force), reset->time_given, (long long)reset->timestamp_ms);
+}
 
 static bool offset_of(struct admin *admin, const char *address, const struct reset *reset, int32_t queue_id,
                       int64_t *offset)
@@ -76,6 +73,7 @@ static int reset_off_line(const struct reset *reset, const char *address)
     int status = ADMIN_OK;
     if (!admin_consume_stats(admin, address, reset->group, reset->topic, &stats, false))
         return ADMIN_FAILED;
+    say(reset, "consumerGroup");
     printf("%-20s  %-20s  %-20s  %-20s  %-20s  %-20s\n", "#brokerName", "#queueId", "#brokerOffset", "#consumerOffset",
            "#timestampOffset", "#rollbackOffset");
     for (size_t i = 0; i < stats.offset_count && status == ADMIN_OK; i++) {
@@ -99,12 +97,13 @@ static int reset_off_line(const struct reset *reset, const char *address)
     return status;
 }
 
-static int print_reset(struct admin *admin, struct slice body)
+static int print_reset(const struct reset *reset, struct slice body)
 {
     struct reset_offset_body offsets;
     struct error error = {0};
     if (reset_offset_body_decode(&offsets, body, &error) != 0)
-        return admin_fail(admin, "%s", error.message);
+        return admin_fail(reset->admin, "%s", error.message);
+    say(reset, "group");
     printf("%-40s  %-40s  %-40s\n", "#brokerName", "#queueId", "#offset");
     for (size_t i = 0; i < offsets.offset_count; i++)
         printf("%-40.*s  %-40d  %-40lld\n", ADMIN_SLICE(offsets.offsets[i].queue.broker_name),
@@ -123,7 +122,7 @@ static int reset_at(const struct reset *reset, const char *address, bool *off_li
     const struct remoting_field fields[] = {{"topic", reset->topic},
                                             {"group", reset->group},
                                             {"timestamp", time_text},
-                                            {"isForce", word(reset->force)},
+                                            {"isForce", admin_word(reset->force)},
                                             {NULL, NULL}};
     if (!admin_connect(admin))
         return ADMIN_FAILED;
@@ -138,13 +137,12 @@ static int reset_at(const struct reset *reset, const char *address, bool *off_li
     else if (response.command.code != RESPONSE_SUCCESS)
         status = admin_fail(admin, "CODE: %d DESC: %.*s", response.command.code, ADMIN_SLICE(response.command.remark));
     else
-        status = print_reset(admin, response.command.body);
+        status = print_reset(reset, response.command.body);
     remoting_response_close(&response);
     return status;
 }
 
-/* told: say what is going to be done, in Java's words. */
-static int run_reset(struct reset *reset, bool told, const char *time_given)
+static int run_reset(struct reset *reset)
 {
     struct admin_targets brokers;
     int status = ADMIN_OK;
@@ -152,10 +150,6 @@ static int run_reset(struct reset *reset, bool told, const char *time_given)
         return ADMIN_FAILED;
     for (size_t i = 0; i < brokers.count && status == ADMIN_OK; i++) {
         bool off_line = false;
-        if (told && i == 0)
-            printf("rollback consumer offset by specified group[%s], topic[%s], force[%s], timestamp(string)[%s], "
-                   "timestamp(long)[%lld]\n",
-                   reset->group, reset->topic, word(reset->force), time_given, (long long)reset->timestamp_ms);
         status = reset_at(reset, brokers.all[i].address, &off_line);
         if (status == ADMIN_OK && off_line)
             status = reset_off_line(reset, brokers.all[i].address);
@@ -169,7 +163,8 @@ static int reset_offset_by_time(struct admin *admin)
     struct reset reset = {.admin = admin, .group = admin_text(admin, "group"), .topic = admin_text(admin, "topic")};
     if (!admin_bool(admin, "force", true, &reset.force) || !admin_time_option(admin, "timestamp", &reset.timestamp_ms))
         return ADMIN_USAGE;
-    return run_reset(&reset, true, admin_text(admin, "timestamp"));
+    reset.time_given = admin_text(admin, "timestamp");
+    return run_reset(&reset);
 }
 
 static int skip_accumulated_message(struct admin *admin)
@@ -180,7 +175,7 @@ static int skip_accumulated_message(struct admin *admin)
                           .timestamp_ms = -1};
     if (!admin_bool(admin, "force", true, &reset.force))
         return ADMIN_USAGE;
-    return run_reset(&reset, false, NULL);
+    return run_reset(&reset);
 }
 
 /* --- cloneGroupOffset ---- */
@@ -247,26 +242,18 @@ static int print_consume_stats(struct admin *admin, struct slice group, struct j
 
 static int broker_consume_stats(struct admin *admin)
 {
-    struct remoting_response response;
-    struct json_document document;
-    struct error error = {0};
+    struct admin_json answer;
     bool order;
     int64_t level, total = 0;
     if (!admin_bool(admin, "order", false, &order) || !admin_number(admin, "level", 0, 0, INT64_MAX, &level))
         return ADMIN_USAGE;
-    const struct remoting_field fields[] = {{"isOrder", word(order)}, {NULL, NULL}};
-    if (!admin_call(admin, admin_text(admin, "brokerAddr"), REQUEST_GET_BROKER_CONSUME_STATS, fields, NO_BODY,
-                    &response))
+    const struct remoting_field fields[] = {{"isOrder", admin_word(order)}, {NULL, NULL}};
+    if (!admin_json(admin, admin_text(admin, "brokerAddr"), REQUEST_GET_BROKER_CONSUME_STATS, fields, &answer))
         return ADMIN_FAILED;
     int status = ADMIN_OK;
-    if (json_parse(&document, response.command.body, NULL, 0, &error) != 0) {
-        status = admin_fail(admin, "%s", error.message);
-        remoting_response_close(&response);
-        return status;
-    }
     printf("%-64s  %-64s  %-32s  %-4s  %-20s  %-20s  %-20s  %s\n", "#Topic", "#Group", "#Broker Name", "#QID",
            "#Broker Offset", "#Consumer Offset", "#Diff", "#LastTime");
-    struct json_iterator groups = json_iterate(json_get(json_root(&document), "consumeStatsList"));
+    struct json_iterator groups = json_iterate(json_get(json_root(&answer.document), "consumeStatsList"));
     struct json_value element, name, list, value;
     while (status == ADMIN_OK && json_next_element(&groups, &element)) {
         struct json_iterator members = json_iterate(element);
@@ -279,8 +266,7 @@ static int broker_consume_stats(struct admin *admin)
         }
     }
     printf("\nDiff Total: %lld\n", (long long)total);
-    json_close(&document);
-    remoting_response_close(&response);
+    admin_json_close(&answer);
     return status;
 }
 
@@ -291,20 +277,13 @@ struct flow {
     int64_t day;
 };
 
-/* StatsAllSubCommand#compute24HourSum: the longest window that shows anything. A missing item is no traffic. */
 static void add_flow(struct admin *admin, const char *address, const char *name, const char *key, struct flow *flow)
 {
-    const struct remoting_field fields[] = {{"statsName", name}, {"statsKey", key}, {NULL, NULL}};
-    struct remoting_response response;
     struct broker_stats_data data;
-    struct error error = {0};
-    if (admin_try(admin, address, REQUEST_VIEW_BROKER_STATS_DATA, fields, NO_BODY, &response, &error) != 0)
+    if (!admin_stats(admin, address, name, key, &data))
         return;
-    if (broker_stats_data_decode(&data, response.command.body, &error) == 0) {
-        flow->tps += data.minute.tps;
-        flow->day += data.day.sum != 0 ? data.day.sum : data.hour.sum != 0 ? data.hour.sum : data.minute.sum;
-    }
-    remoting_response_close(&response);
+    flow->tps += data.minute.tps;
+    flow->day += admin_stats_day(&data);
 }
 
 static void group_flow(struct admin *admin, const struct admin_targets *brokers, const char *topic, struct slice name,
@@ -331,27 +310,20 @@ static void group_flow(struct admin *admin, const struct admin_targets *brokers,
 
 static void topic_flow(struct admin *admin, const char *topic, bool active)
 {
-    const struct remoting_field fields[] = {{"topic", topic}, {NULL, NULL}};
     struct admin_targets brokers;
     struct flow in = {0};
+    struct group_list list;
     size_t groups = 0;
     if (!admin_topic_leaders(admin, topic, &brokers, true))
         return;
     for (size_t i = 0; i < brokers.count; i++)
         add_flow(admin, brokers.all[i].address, "TOPIC_PUT_NUMS", topic, &in);
-    struct remoting_response response;
-    struct group_list list;
-    struct error error = {0};
     /* Every broker of a topic knows its groups: members send their heart-beats to all. */
-    if (admin_try(admin, brokers.all[0].address, REQUEST_QUERY_TOPIC_CONSUME_BY_WHO, fields, NO_BODY, &response, &error) ==
-        0) {
-        if (group_list_decode(&list, response.command.body, &error) == 0) {
-            groups = list.group_count;
-            for (size_t i = 0; i < list.group_count; i++)
-                group_flow(admin, &brokers, topic, list.groups[i], &in, active);
-            group_list_close(&list);
-        }
-        remoting_response_close(&response);
+    if (admin_topic_groups(admin, brokers.all[0].address, topic, &list, true)) {
+        groups = list.group_count;
+        for (size_t i = 0; i < list.group_count; i++)
+            group_flow(admin, &brokers, topic, list.groups[i], &in, active);
+        group_list_close(&list);
     }
     if (groups == 0 && (!active || in.day > 0))
         printf("%-64s  %-64s %12d %11.2f %11s %14lld %14s\n", topic, "", 0, in.tps, "", (long long)in.day, "NO_CONSUMER");
@@ -361,16 +333,10 @@ static void topic_flow(struct admin *admin, const char *topic, bool active)
 static int stats_all(struct admin *admin)
 {
     const char *wanted = admin_text(admin, "topic");
-    struct remoting_response response;
     struct topic_list list;
-    struct error error = {0};
     bool found = false;
-    if (!admin_name_server_call(admin, REQUEST_GET_ALL_TOPIC_LIST_FROM_NAMESERVER, NULL, NO_BODY, &response))
+    if (!admin_topic_list(admin, &list))
         return ADMIN_FAILED;
-    int rv = topic_list_decode(&list, response.command.body, &error);
-    remoting_response_close(&response);
-    if (rv != 0)
-        return admin_fail(admin, "topic list: %s", error.message);
     printf("%-64s  %-64s %12s %11s %11s %14s %14s\n", "#Topic", "#Consumer Group", "#Accumulation", "#InTPS", "#OutTPS",
            "#InMsg24Hour", "#OutMsg24Hour");
     for (size_t i = 0; i < list.topic_count; i++) {

@@ -3,12 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "client/admin/admin.h"
+#include "client/admin/admin_ask.h"
 #include "client/admin/message_print.h"
-#include "proto/json.h"
 #include "proto/request_code.h"
 
-#define NO_BODY slice_of(NULL, 0)
 #define PULL_MESSAGES 32
 
 /* --- printMsg, printMsgByQueue ---- */

@@ -1,34 +1,15 @@
-/* Topics: make, change, delete, list, where they are and how far they go (org.apache.rocketmq.tools.command.topic).
- */
+/* Topics: make, change, delete, list (org.apache.rocketmq.tools.command.topic). */
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "client/admin/admin.h"
-#include "proto/group_list.h"
+#include "client/admin/admin_ask.h"
 #include "proto/request_code.h"
-#include "proto/response_code.h"
 #include "proto/topic_config.h"
-#include "proto/topic_list.h"
-#include "proto/topic_stats_table.h"
 #include "proto/topic_validator.h"
 
 #define QUEUES_MAX 65536
-#define NO_BODY slice_of(NULL, 0)
-
-static bool fetch_route(struct admin *admin, const char *topic, struct topic_route_data *route)
-{
-    struct remoting_response response;
-    struct error error = {0};
-    const struct remoting_field fields[] = {{"topic", topic}, {NULL, NULL}};
-    if (!admin_name_server_call(admin, REQUEST_GET_ROUTEINFO_BY_TOPIC, fields, NO_BODY, &response))
-        return false;
-    int rv = topic_route_data_decode(route, response.command.body, &error);
-    remoting_response_close(&response);
-    if (rv == 0)
-        return true;
-    admin_fail(admin, "route of %s: %s", topic, error.message);
-    return false;
-}
+#define QUEUES_DEFAULT 8
+#define QUEUES_AS_BEFORE (-1)
 
 static const char *perm_text(int64_t perm, char out[4])
 {
@@ -69,17 +50,31 @@ static bool put_order_conf(struct admin *admin, const char *topic, const char *c
     return admin_each_name_server(admin, REQUEST_PUT_KV_CONFIG, fields, NO_BODY, NULL);
 }
 
+/* What the route shows of the topic for the broker that this address leads; NULL when it has none of it. */
+static const struct queue_data *queue_data_of(const struct topic_route_data *route, const char *address)
+{
+    for (size_t b = 0; b < route->broker_count; b++) {
+        if (!slice_equal_text(broker_data_address(&route->brokers[b], 0), address))
+            continue;
+        for (size_t q = 0; q < route->queue_count; q++)
+            if (slice_equal(route->queues[q].broker_name, route->brokers[b].broker_name))
+                return &route->queues[q];
+    }
+    return NULL;
+}
+
 static int update_topic(struct admin *admin)
 {
     const char *topic = admin_text(admin, "topic");
     struct admin_targets targets;
-    int64_t read, write, perm;
+    struct topic_route_data route = {0};
+    int64_t read, write, perm, read_there = QUEUES_DEFAULT, write_there = QUEUES_DEFAULT;
     bool order, unit, has_unit_sub;
     char perm_letters[4];
     int status;
     struct error error = {0};
-    if (!admin_number(admin, "readQueueNums", 8, 1, QUEUES_MAX, &read) ||
-        !admin_number(admin, "writeQueueNums", 8, 1, QUEUES_MAX, &write) ||
+    if (!admin_number(admin, "readQueueNums", QUEUES_AS_BEFORE, 0, QUEUES_MAX, &read) ||
+        !admin_number(admin, "writeQueueNums", QUEUES_AS_BEFORE, 0, QUEUES_MAX, &write) ||
         !admin_number(admin, "perm", PERM_READ | PERM_WRITE, 0, 7, &perm) ||
         !admin_bool(admin, "order", false, &order) || !admin_bool(admin, "unit", false, &unit) ||
         !admin_bool(admin, "hasUnitSub", false, &has_unit_sub))
@@ -92,12 +87,17 @@ static int update_topic(struct admin *admin)
     struct buffer conf;
     buffer_init(&conf, 0);
     status = ADMIN_OK;
+    /* Numbers that are not given stay as they are where the topic exists; Java sets them to 8. */
+    bool exists = (read < 0 || write < 0) && admin_route(admin, topic, &route, true);
     for (size_t i = 0; i < targets.count; i++) {
-        if (!create_topic(admin, targets.all[i].address, topic, read, write, perm, sys_flag)) {
+        const struct queue_data *queue = exists ? queue_data_of(&route, targets.all[i].address) : NULL;
+        read_there = read >= 0 ? read : queue != NULL ? queue->read_queue_nums : QUEUES_DEFAULT;
+        write_there = write >= 0 ? write : queue != NULL ? queue->write_queue_nums : QUEUES_DEFAULT;
+        if (!create_topic(admin, targets.all[i].address, topic, read_there, write_there, perm, sys_flag)) {
             status = ADMIN_FAILED;
             continue;
         }
-        buffer_append_format(&conf, "%s%s:%d", conf.size > 0 ? ";" : "", targets.all[i].broker_name, (int)write);
+        buffer_append_format(&conf, "%s%s:%d", conf.size > 0 ? ";" : "", targets.all[i].broker_name, (int)write_there);
         printf("create topic to %s success.\n", targets.all[i].address);
     }
     if (order && status == ADMIN_OK) {
@@ -113,8 +113,10 @@ static int update_topic(struct admin *admin)
         printf("TopicConfig [topicName=%s, readQueueNums=%d, writeQueueNums=%d, perm=%s, topicFilterType=SINGLE_TAG, "
                "topicSysFlag=%d, "
                "order=%s]\n",
-               topic, (int)read, (int)write, perm_text(perm, perm_letters), (int)sys_flag, order ? "true" : "false");
+               topic, (int)read_there, (int)write_there, perm_text(perm, perm_letters), (int)sys_flag, admin_word(order));
     buffer_close(&conf);
+    if (exists)
+        topic_route_data_close(&route);
     admin_targets_free(&targets);
     return status;
 }
@@ -131,20 +133,13 @@ static int update_topic_perm(struct admin *admin)
         return ADMIN_USAGE;
     if (!admin_has(admin, "brokerAddr") && !admin_has(admin, "clusterName"))
         return admin_usage(admin, "say for which brokers: -b ADDRESS or -c CLUSTER");
-    if (!fetch_route(admin, topic, &route))
+    if (!admin_route(admin, topic, &route, false))
         return ADMIN_FAILED;
     if (!admin_targets(admin, false, false, &targets, &status))
         goto close_route;
     status = ADMIN_OK;
     for (size_t i = 0; i < targets.count; i++) {
-        /* The settings that stay are those that the route shows for the broker of this address. */
-        const struct queue_data *queue = NULL;
-        for (size_t b = 0; b < route.broker_count; b++)
-            for (size_t q = 0; q < route.queue_count &&
-                               slice_equal_text(broker_data_address(&route.brokers[b], 0), targets.all[i].address);
-                 q++)
-                if (slice_equal(route.queues[q].broker_name, route.brokers[b].broker_name))
-                    queue = &route.queues[q];
+        const struct queue_data *queue = queue_data_of(&route, targets.all[i].address);
         if (queue == NULL) {
             status = admin_fail(admin, "%s does not lead a broker that has topic %s: see mqadmin topicRoute",
                                 targets.all[i].address, topic);
@@ -172,44 +167,34 @@ close_route:
     return status;
 }
 
+bool admin_delete_topic(struct admin *admin, const struct admin_targets *targets, const char *topic)
+{
+    const char *cluster = targets->all[0].cluster;
+    const struct remoting_field fields[] = {
+        {"topic", topic}, {"clusterName", cluster[0] == '\0' ? NULL : cluster}, {NULL, NULL}};
+    if (!admin_each_target(admin, targets, REQUEST_DELETE_TOPIC_IN_BROKER, fields, NO_BODY, NULL))
+        return false;
+    printf("delete topic [%s] from cluster [%s] success.\n", topic, cluster);
+    if (!admin_each_name_server(admin, REQUEST_DELETE_TOPIC_IN_NAMESRV, fields, NO_BODY, NULL))
+        return false;
+    printf("delete topic [%s] from NameServer success.\n", topic);
+    return true;
+}
+
 static int delete_topic(struct admin *admin)
 {
-    const char *topic = admin_text(admin, "topic"), *cluster = admin_text(admin, "clusterName");
-    const struct remoting_field fields[] = {{"topic", topic}, {NULL, NULL}};
     struct admin_targets targets;
     int status;
     if (!admin_targets(admin, false, false, &targets, &status))
         return status;
-    status = ADMIN_OK;
-    for (size_t i = 0; i < targets.count; i++) {
-        struct remoting_response response;
-        if (admin_call(admin, targets.all[i].address, REQUEST_DELETE_TOPIC_IN_BROKER, fields, NO_BODY, &response))
-            remoting_response_close(&response);
-        else
-            status = ADMIN_FAILED;
-    }
+    bool ok = admin_delete_topic(admin, &targets, admin_text(admin, "topic"));
     admin_targets_free(&targets);
-    if (status != ADMIN_OK)
-        return status; /* the name servers go on knowing what is still there */
-    printf("delete topic [%s] from cluster [%s] success.\n", topic, cluster);
-    if (!admin_each_name_server(admin, REQUEST_DELETE_TOPIC_IN_NAMESRV, fields, NO_BODY, NULL))
-        return ADMIN_FAILED;
-    printf("delete topic [%s] from NameServer success.\n", topic);
-    return ADMIN_OK;
+    return ok ? ADMIN_OK : ADMIN_FAILED;
 }
 
-static bool topic_in_cluster(struct admin *admin, const char *topic, const char *cluster,
-                             struct topic_route_data *route)
+static bool topic_in_cluster(struct admin *admin, const char *topic, const char *cluster, struct topic_route_data *route)
 {
-    struct error error = {0};
-    struct remoting_response response;
-    const struct remoting_field fields[] = {{"topic", topic}, {NULL, NULL}};
-    if (admin_try(admin, admin->name_servers[0], REQUEST_GET_ROUTEINFO_BY_TOPIC, fields, NO_BODY, &response,
-                  &error) != 0)
-        return false;
-    int rv = topic_route_data_decode(route, response.command.body, &error);
-    remoting_response_close(&response);
-    if (rv != 0)
+    if (!admin_route(admin, topic, route, true))
         return false;
     for (size_t i = 0; i < route->broker_count; i++)
         if (slice_equal_text(route->brokers[i].cluster, cluster))
@@ -222,25 +207,19 @@ static bool topic_in_cluster(struct admin *admin, const char *topic, const char 
 static void print_topic_groups(struct admin *admin, const char *cluster, const char *topic,
                                const struct topic_route_data *route)
 {
-    const struct remoting_field fields[] = {{"topic", topic}, {NULL, NULL}};
     bool printed = false;
     for (size_t i = 0; i < route->broker_count; i++) {
         char address[REMOTING_ADDRESS_MAX];
-        struct remoting_response response;
         struct group_list groups;
-        struct error error = {0};
         if (route->brokers[i].address_count == 0)
             continue;
         snprintf(address, sizeof address, "%.*s", ADMIN_SLICE(route->brokers[i].addresses[0].address));
-        if (admin_try(admin, address, REQUEST_QUERY_TOPIC_CONSUME_BY_WHO, fields, NO_BODY, &response, &error) != 0)
+        if (!admin_topic_groups(admin, address, topic, &groups, true))
             continue;
-        if (group_list_decode(&groups, response.command.body, &error) == 0) {
-            for (size_t g = 0; g < groups.group_count; g++)
-                printf("%-20s  %-48s  %-48.*s\n", cluster, topic, ADMIN_SLICE(groups.groups[g]));
-            printed = printed || groups.group_count > 0;
-            group_list_close(&groups);
-        }
-        remoting_response_close(&response);
+        for (size_t g = 0; g < groups.group_count; g++)
+            printf("%-20s  %-48s  %-48.*s\n", cluster, topic, ADMIN_SLICE(groups.groups[g]));
+        printed = printed || groups.group_count > 0;
+        group_list_close(&groups);
     }
     if (!printed)
         printf("%-20s  %-48s  %-48s\n", cluster, topic, "");
@@ -248,17 +227,11 @@ static void print_topic_groups(struct admin *admin, const char *cluster, const c
 
 static int topic_list(struct admin *admin)
 {
-    struct remoting_response response;
     struct topic_list list;
     struct cluster_info info = {0};
-    struct error error = {0};
     bool with_clusters = admin_has(admin, "clusterModel");
-    if (!admin_name_server_call(admin, REQUEST_GET_ALL_TOPIC_LIST_FROM_NAMESERVER, NULL, NO_BODY, &response))
+    if (!admin_topic_list(admin, &list))
         return ADMIN_FAILED;
-    int rv = topic_list_decode(&list, response.command.body, &error);
-    remoting_response_close(&response);
-    if (rv != 0)
-        return admin_fail(admin, "topic list: %s", error.message);
     if (with_clusters && !admin_clusters(admin, &info)) {
         topic_list_close(&list);
         return ADMIN_FAILED;
@@ -287,146 +260,6 @@ static int topic_list(struct admin *admin)
     if (with_clusters)
         cluster_info_close(&info);
     topic_list_close(&list);
-    return ADMIN_OK;
-}
-
-static void print_route_json(const struct topic_route_data *route)
-{
-    printf("{\n\t\"brokerDatas\":[");
-    for (size_t i = 0; i < route->broker_count; i++) {
-        const struct broker_data *broker = &route->brokers[i];
-        printf("%s\n\t\t{\n\t\t\t\"brokerAddrs\":{", i > 0 ? "," : "");
-        for (size_t k = 0; k < broker->address_count; k++)
-            printf("%s\"%lld\":\"%.*s\"", k > 0 ? "," : "", (long long)broker->addresses[k].id,
-                   ADMIN_SLICE(broker->addresses[k].address));
-        printf("},\n\t\t\t\"brokerName\":\"%.*s\",\n\t\t\t\"cluster\":\"%.*s\"\n\t\t}",
-               ADMIN_SLICE(broker->broker_name), ADMIN_SLICE(broker->cluster));
-    }
-    printf("\n\t],\n\t\"filterServerTable\":{},\n");
-    if (route->order_topic_conf.size > 0)
-        printf("\t\"orderTopicConf\":\"%.*s\",\n", ADMIN_SLICE(route->order_topic_conf));
-    printf("\t\"queueDatas\":[");
-    for (size_t i = 0; i < route->queue_count; i++) {
-        const struct queue_data *queue = &route->queues[i];
-        printf("%s\n\t\t{\n\t\t\t\"brokerName\":\"%.*s\",\n\t\t\t\"perm\":%d,\n\t\t\t\"readQueueNums\":%d,"
-               "\n\t\t\t\"topicSysFlag\":%d,\n"
-               "\t\t\t\"writeQueueNums\":%d\n\t\t}",
-               i > 0 ? "," : "", ADMIN_SLICE(queue->broker_name), queue->perm, queue->read_queue_nums,
-               queue->topic_sys_flag, queue->write_queue_nums);
-    }
-    printf("\n\t]\n}\n");
-}
-
-static void print_route_list(const struct topic_route_data *route)
-{
-    int read = 0, write = 0;
-    printf("%-45s %-32s %-50s %-10s %-11s %-5s\n", "#ClusterName", "#BrokerName", "#BrokerAddrs", "#ReadQueue",
-           "#WriteQueue", "#Perm");
-    for (size_t i = 0; i < route->queue_count; i++) {
-        const struct queue_data *queue = &route->queues[i];
-        char addresses[1024] = "{";
-        struct slice cluster = slice_of(NULL, 0);
-        size_t used = 1;
-        for (size_t b = 0; b < route->broker_count; b++) {
-            const struct broker_data *broker = &route->brokers[b];
-            if (!slice_equal(broker->broker_name, queue->broker_name))
-                continue;
-            cluster = broker->cluster;
-            for (size_t k = 0; k < broker->address_count && used < sizeof addresses - 320; k++)
-                used +=
-                    (size_t)snprintf(addresses + used, sizeof addresses - used, "%s%lld=%.*s", k > 0 ? ", " : "",
-                                     (long long)broker->addresses[k].id, ADMIN_SLICE(broker->addresses[k].address));
-        }
-        snprintf(addresses + used, sizeof addresses - used, "}");
-        printf("%-45.*s %-32.*s %-50s %-10d %-11d %-5d\n", ADMIN_SLICE(cluster), ADMIN_SLICE(queue->broker_name),
-               addresses, queue->read_queue_nums, queue->write_queue_nums, queue->perm);
-        read += queue->read_queue_nums;
-        write += queue->write_queue_nums;
-    }
-    for (int i = 0; i < 158; i++)
-        putchar('-');
-    printf("\n%-45s %-32zu %-50s %-10d %-11d\n", "Total:", route->queue_count, "", read, write);
-}
-
-static int topic_route(struct admin *admin)
-{
-    struct topic_route_data route;
-    if (!fetch_route(admin, admin_text(admin, "topic"), &route))
-        return ADMIN_FAILED;
-    if (admin_has(admin, "list"))
-        print_route_list(&route);
-    else
-        print_route_json(&route);
-    topic_route_data_close(&route);
-    return ADMIN_OK;
-}
-
-static int compare_offsets(const void *a, const void *b)
-{
-    const struct topic_offset *left = a, *right = b;
-    return (left->queue.queue_id > right->queue.queue_id) - (left->queue.queue_id < right->queue.queue_id);
-}
-
-static int topic_status(struct admin *admin)
-{
-    const char *topic = admin_text(admin, "topic");
-    const struct remoting_field fields[] = {{"topic", topic}, {NULL, NULL}};
-    struct topic_route_data route;
-    int status = ADMIN_OK;
-    size_t rows = 0;
-    if (!fetch_route(admin, topic, &route))
-        return ADMIN_FAILED;
-    printf("%-32s  %-4s  %-20s  %-20s    %s\n", "#Broker Name", "#QID", "#Min Offset", "#Max Offset",
-           "#Last Updated");
-    for (size_t i = 0; i < route.broker_count; i++) {
-        struct slice leader = broker_data_address(&route.brokers[i], 0);
-        char address[REMOTING_ADDRESS_MAX], time[32];
-        struct remoting_response response;
-        struct topic_stats_table table;
-        struct error error = {0};
-        if (leader.data == NULL && route.brokers[i].address_count > 0)
-            leader = route.brokers[i].addresses[0].address;
-        snprintf(address, sizeof address, "%.*s", ADMIN_SLICE(leader));
-        if (!admin_call(admin, address, REQUEST_GET_TOPIC_STATS_INFO, fields, NO_BODY, &response)) {
-            status = ADMIN_FAILED;
-            continue;
-        }
-        int rv = topic_stats_table_decode(&table, response.command.body, &error);
-        remoting_response_close(&response);
-        if (rv != 0) {
-            status = admin_fail(admin, "%s: %s", address, error.message);
-            continue;
-        }
-        if (table.offset_count > 1)
-            qsort(table.offsets, table.offset_count, sizeof *table.offsets, compare_offsets);
-        for (size_t k = 0; k < table.offset_count; k++) {
-            const struct topic_offset *row = &table.offsets[k];
-            printf("%-32.*s  %-4d  %-20lld  %-20lld    %s\n", ADMIN_SLICE(row->queue.broker_name),
-                   row->queue.queue_id, (long long)row->min_offset, (long long)row->max_offset,
-                   row->last_update_timestamp_ms > 0 ? admin_time(row->last_update_timestamp_ms, time) : "");
-        }
-        rows += table.offset_count;
-        topic_stats_table_close(&table);
-    }
-    topic_route_data_close(&route);
-    if (rows == 0 && status == ADMIN_OK)
-        status = admin_fail(admin, "topic %s has no queue on any broker", topic);
-    return status;
-}
-
-static int topic_cluster_list(struct admin *admin)
-{
-    struct topic_route_data route;
-    if (!fetch_route(admin, admin_text(admin, "topic"), &route))
-        return ADMIN_FAILED;
-    for (size_t i = 0; i < route.broker_count; i++) {
-        bool before = false;
-        for (size_t k = 0; k < i; k++)
-            before = before || slice_equal(route.brokers[k].cluster, route.brokers[i].cluster);
-        if (!before)
-            printf("%.*s\n", ADMIN_SLICE(route.brokers[i].cluster));
-    }
-    topic_route_data_close(&route);
     return ADMIN_OK;
 }
 
@@ -465,8 +298,8 @@ static const struct admin_option update_topic_options[] = {
     {'t', "topic", "TOPIC", true, "its name"},
     {'b', "brokerAddr", "ADDRESS", false, "make it on this broker"},
     {'c', "clusterName", "CLUSTER", false, "make it on all brokers of the cluster"},
-    {'r', "readQueueNums", "N", false, "queues to read: 8"},
-    {'w', "writeQueueNums", "N", false, "queues to write: 8"},
+    {'r', "readQueueNums", "N", false, "queues to read: as they are, 8 for a new topic"},
+    {'w', "writeQueueNums", "N", false, "queues to write, 0 to drain it: likewise"},
     {'p', "perm", "PERM", false, "2 write, 4 read, 6 both: 6"},
     {'o', "order", "true|false", false, "register it as ordered"},
     {'u', "unit", "true|false", false, "unit topic"},
@@ -489,15 +322,6 @@ static const struct admin_option topic_list_options[] = {
     {'c', "clusterModel", NULL, false, "with clusters and consumer groups"},
     {0, NULL, NULL, false, NULL},
 };
-static const struct admin_option topic_route_options[] = {
-    {'t', "topic", "TOPIC", true, "its name"},
-    {'l', "list", NULL, false, "as a table"},
-    {0, NULL, NULL, false, NULL},
-};
-static const struct admin_option topic_options[] = {
-    {'t', "topic", "TOPIC", true, "its name"},
-    {0, NULL, NULL, false, NULL},
-};
 static const struct admin_option order_conf_options[] = {
     {'t', "topic", "TOPIC", true, "its name"},
     {'m', "method", "get|put|delete", true, "what to do"},
@@ -510,9 +334,6 @@ const struct admin_command topic_commands[] = {
     {"deleteTopic", "Delete a topic and its messages", delete_topic_options, delete_topic, NULL},
     {"updateTopicPerm", "Change who may use a topic", topic_perm_options, update_topic_perm, NULL},
     {"topicList", "List all topics", topic_list_options, topic_list, NULL},
-    {"topicRoute", "Show the brokers and queues of a topic", topic_route_options, topic_route, NULL},
-    {"topicStatus", "Show the offsets of a topic's queues", topic_options, topic_status, NULL},
-    {"topicClusterList", "Show the clusters that have a topic", topic_options, topic_cluster_list, NULL},
     {"updateOrderConf", "Get, put or delete a topic's order configuration", order_conf_options, update_order_conf,
      NULL},
     {NULL, NULL, NULL, NULL, NULL},

@@ -13,23 +13,30 @@ from e2e import case
 
 
 class Admin:
+    """Runs mqadmin; remembers which commands."""
+
     def __init__(self, cluster, folder=None):
         self.environment = dict(os.environ, NAMESRV_ADDR=cluster.namesrv_addr)
         self.folder = folder
+        self.used = set()
+
+    def ended(self, status, *arguments):
+        self.used.add(arguments[0])
+        done = subprocess.run([os.path.join(BIN, "mqadmin"), *arguments], env=self.environment, capture_output=True, text=True, timeout=60,
+                              cwd=self.folder, check=False)
+        check(done.returncode == status, f"{arguments} ended with {done.returncode}: {done.stdout}{done.stderr}")
+        return done
 
     def fails(self, *arguments):
         """What it says on standard error; the exit status must tell."""
-        done = subprocess.run([os.path.join(BIN, "mqadmin"), *arguments], env=self.environment, capture_output=True, text=True, timeout=60,
-                              cwd=self.folder, check=False)
-        check(done.returncode == 1 and done.stderr, f"{arguments} ended with {done.returncode}: {done.stdout}{done.stderr}")
-        return done.stderr
+        return self.ended(1, *arguments).stderr
+
+    def usage(self, *arguments):
+        return self.ended(2, *arguments).stderr
 
     def run(self, *arguments):
         """Its lines, blanks shortened to one."""
-        done = subprocess.run([os.path.join(BIN, "mqadmin"), *arguments], env=self.environment, capture_output=True, text=True, timeout=60,
-                              cwd=self.folder, check=False)
-        check(done.returncode == 0, f"{arguments} ended with {done.returncode}: {done.stdout}{done.stderr}")
-        return [re.sub(r" +", " ", line.rstrip()) for line in done.stdout.splitlines()]
+        return [re.sub(r" +", " ", line.rstrip()) for line in self.ended(0, *arguments).stdout.splitlines()]
 
 
 def stored(client, group, queue):
@@ -56,7 +63,7 @@ def mqadmin_moves_offsets():
             lines = admin.run("skipAccumulatedMessage", "-g", "h", "-t", "T")
             check(lines == [header, "broker-a 0 5 3 5 5", "broker-a 1 5 3 5 5"], lines)
             lines = admin.run("resetOffsetByTime", "-g", "h", "-t", "T", "-s", "0")
-            check(lines == ["rollback consumer offset by specified group[h], topic[T], force[true], timestamp(string)[0], timestamp(long)[0]", header,
+            check(lines == ["rollback consumer offset by specified consumerGroup[h], topic[T], force[true], timestamp(string)[0], timestamp(long)[0]", header,
                             "broker-a 0 5 5 0 0", "broker-a 1 5 5 0 0"], lines)
             lines = admin.run("skipAccumulatedMessage", "-g", "h", "-t", "T", "-f", "false")
             check(lines == [header, "broker-a 0 5 0 5 0", "broker-a 1 5 0 5 0"], lines)
