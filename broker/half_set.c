@@ -123,6 +123,13 @@ void half_set_checked(struct half_set *set, int64_t offset)
         half->checks++;
 }
 
+void half_set_resumed(struct half_set *set, int64_t offset)
+{
+    struct half *half = half_set_find(set, offset);
+    if (half != NULL)
+        half->checks = 0;
+}
+
 /* ---- snapshot ---- */
 
 int half_set_snapshot(const struct half_set *set, struct half_set_snapshot *snapshot)

@@ -49,6 +49,7 @@ int half_set_arrived(struct half_set *set, int64_t offset, int64_t store_ms, str
 /* False when it was settled already (or never came): nothing changes then. */
 bool half_set_settle(struct half_set *set, int64_t offset, bool rolled_back);
 void half_set_checked(struct half_set *set, int64_t offset);
+void half_set_resumed(struct half_set *set, int64_t offset); /* counts its check-backs from 0 again */
 
 /* Memory of a message filled by half_set_snapshot. */
 struct half_set_snapshot {

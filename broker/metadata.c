@@ -270,6 +270,8 @@ void metadata_apply(struct broker *broker, uint64_t index, struct slice bytes, b
             apply_delay(broker->metadata, record->delay[i]->level, record->delay[i]->next_offset);
         for (size_t i = 0; i < record->n_half_checks; i++)
             half_set_checked(&broker->metadata->halves, record->half_checks[i]);
+        for (size_t i = 0; i < record->n_half_resumed; i++)
+            half_set_resumed(&broker->metadata->halves, record->half_resumed[i]);
         for (size_t i = 0; i < record->n_half_dropped; i++)
             (void)half_set_settle(&broker->metadata->halves, record->half_dropped[i], true);
         broker->metadata->applied_index = index;
