@@ -11,6 +11,7 @@
 
 #define LINE_MAX_BYTES 2048
 #define PATH_BYTES 1024
+#define ROLLED_DIR "otherdays" /* as in RocketMQ's logback_broker.xml */
 
 /* One sink per process (log_sink.h), so its state is the process's too. Lines may come from pool threads only in the form of a final message
  * before an abort; the loop thread writes all others. */
@@ -50,18 +51,26 @@ static int open_file(struct error *error)
     return 0;
 }
 
-/* name.1 is the newest rolled file. A failed rename costs old lines, never the broker. */
+/* DIR/otherdays/broker.1.log */
+static void rolled_path(unsigned number, char out[PATH_BYTES + 32])
+{
+    const char *name = strrchr(sink.path, '/') + 1, *dot = strrchr(name, '.');
+    int stem = dot == NULL ? (int)strlen(name) : (int)(dot - name);
+    snprintf(out, PATH_BYTES + 32, "%.*s" ROLLED_DIR "/%.*s.%u%s", (int)(name - sink.path), sink.path, stem, name, number, dot == NULL ? "" : dot);
+}
+
+/* Number 1 is the newest rolled file. A failed rename costs old lines, never the broker. */
 static void roll(void)
 {
-    char from[PATH_BYTES + 16], to[PATH_BYTES + 16];
+    char from[PATH_BYTES + 32], to[PATH_BYTES + 32];
     env_close(&sink.env, sink.file);
     sink.file = NULL;
     for (unsigned i = sink.file_count; i >= 1; i--) {
         if (i == 1)
             snprintf(from, sizeof from, "%s", sink.path);
         else
-            snprintf(from, sizeof from, "%s.%u", sink.path, i - 1);
-        snprintf(to, sizeof to, "%s.%u", sink.path, i);
+            rolled_path(i - 1, from);
+        rolled_path(i, to);
         (void)sink.env.ops->rename(&sink.env, from, to);
     }
     if (sink.file_count == 0)
@@ -106,7 +115,11 @@ int log_open(const struct log_options *options, struct error *error)
     int need = snprintf(sink.path, sizeof sink.path, "%s/%s", options->dir, options->name);
     if (need < 0 || (size_t)need >= sizeof sink.path)
         return error_set(error, ERROR_INVALID, "log path %s/%s is too long", options->dir, options->name);
+    char rolled[PATH_BYTES + 32];
+    snprintf(rolled, sizeof rolled, "%s/" ROLLED_DIR, options->dir);
     int rv = sink.env.ops->make_dir(&sink.env, options->dir);
+    if (rv == 0 && options->file_count > 0)
+        rv = sink.env.ops->make_dir(&sink.env, rolled);
     if (rv != 0)
         return error_set(error, ERROR_IO, "log directory %s: %s", options->dir, strerror(-rv));
     sink.file_bytes = options->file_bytes;

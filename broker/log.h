@@ -1,4 +1,4 @@
-/* The log file of a process: one line per event, RocketMQ's file names, rolled by size. Installs itself as store's log sink.
+/* The log file of a process: one line per event, rolled by size, with RocketMQ's names (broker.log, otherdays/broker.1.log). Installs itself as store's log sink.
  *
  * Lines are written with one write(2) each, so that they survive the process; levels below the configured one cost a comparison.
  */
@@ -14,7 +14,7 @@
 struct log_options {
     const char *dir;       /* made when missing */
     const char *name;      /* "broker.log", "namesrv.log" */
-    uint64_t file_bytes;   /* then it is renamed to name.1, ... */
+    uint64_t file_bytes;   /* then it is renamed to otherdays/NAME.1.log, ... */
     unsigned file_count;   /* rolled files that are kept */
     enum log_level level;
     bool echo;             /* WARN and above also to standard error */

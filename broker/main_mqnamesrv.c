@@ -98,6 +98,9 @@ int main(int argc, char **argv)
     const char *home = getenv("HOME");
     snprintf(config.kv_config_path, sizeof config.kv_config_path, "%s/namesrv/kvConfig.json", home == NULL ? "." : home);
     snprintf(config.config_store_path, sizeof config.config_store_path, "%s/namesrv/namesrv.properties", home == NULL ? "." : home);
+    const char *log_dir = getenv("LEDGERMQ_LOG_DIR");
+    if (log_dir != NULL)
+        snprintf(config.log_dir, sizeof config.log_dir, "%s", log_dir);
     bool print = false;
     for (int option; (option = getopt_long(argc, argv, "c:ph", options, NULL)) != -1;) {
         switch (option) {
