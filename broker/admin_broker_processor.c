@@ -44,7 +44,7 @@ static bool is_black_listed(struct slice key)
     return false;
 }
 
-/* Calls apply for each pair; NULL only looks for black-listed keys. The first error ends it. */
+/* apply: changes, which has been checked before; else only looks. The first error ends it. */
 static int walk_config(struct broker *broker, struct slice body, bool apply, struct error *error)
 {
     struct java_properties_reader reader;
@@ -53,13 +53,15 @@ static int walk_config(struct broker *broker, struct slice body, bool apply, str
     java_properties_reader_init(&reader, body);
     while (rv == 0 && java_properties_next(&reader, &key, &value, &rv, error)) {
         if (!apply) {
-            if (is_black_listed(key))
-                rv = error_set(error, ERROR_EXISTS, "Can not update config in black list.");
+            rv = is_black_listed(key) ? error_set(error, ERROR_EXISTS, "Can not update config in black list.")
+                                      : broker_config_may_change(key, value, error);
+            if (rv == ERROR_NOT_FOUND)
+                rv = 0; /* keys that nobody knows are ignored, as in Java */
             continue;
         }
         rv = broker_config_change(&broker->config, key, value, error);
         if (rv == ERROR_NOT_FOUND)
-            rv = 0; /* keys that nobody knows are ignored, as in Java */
+            rv = 0;
         else if (rv == 0)
             LOG_INFO("configuration: %.*s = %.*s", SLICE_ARG(key), SLICE_ARG(value));
     }
@@ -107,7 +109,9 @@ static void get_broker_config(struct broker *broker, struct request *request)
     remoting_writer_ext(&writer, "version", buffer_slice(&version));
     buffer_close(&version);
     remoting_writer_body(&writer);
-    broker_config_properties(&broker->config, writer.out);
+    struct dledger_state state;
+    dledger_commit_log_state(broker->log, &state);
+    broker_config_properties(&broker->config, state.role == DLEDGER_LEADER, writer.out);
     reply_end(broker, &request->reply_to, &writer);
 }
 

@@ -342,6 +342,7 @@ void admin_query_consume_queue(struct broker *broker, struct request *request)
         struct client_subscription *subscription = group == NULL ? NULL : client_registry_subscription(group, header.topic);
         if (subscription != NULL) {
             filter = &subscription->data;
+            filter_data = SLICE_LITERAL("null"); /* no bloom filter; the tool prints what stands here */
         } else {
             int size = snprintf(remark, sizeof remark, "%.*s@%.*s is not online!", SLICE_ARG(header.consumer_group), SLICE_ARG(header.topic));
             filter_data = slice_of(remark, (size_t)size < sizeof remark ? (size_t)size : sizeof remark - 1);

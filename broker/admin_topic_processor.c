@@ -214,9 +214,21 @@ static void clean_queues(struct broker *broker, struct request *request)
         reply_simple(broker, &request->reply_to, RESPONSE_SYSTEM_ERROR, "queue files could not be removed: %s", error_text(code));
 }
 
+/* Java says success and leaves the rest to its cleaning thread. Here nothing is deleted yet: success is said where nothing is due. What can go are whole
+ * files but the last, whose first message is older than fileReservedTime. */
 static void delete_expired_commit_log(struct broker *broker, struct request *request)
 {
-    reply_simple(broker, &request->reply_to, RESPONSE_SYSTEM_ERROR, "nothing was deleted: this broker keeps the whole log, retention is not built yet");
+    struct dledger_state state;
+    dledger_commit_log_state(broker->log, &state);
+    int64_t earliest_ms = message_store_earliest_time(&broker->store);
+    int64_t age_ms = env_now_ms(&broker->env) - earliest_ms;
+    bool expired = earliest_ms >= 0 && age_ms > broker->config.file_reserved_time * 3600000ll &&
+                   state.end_position - state.begin_position > broker->config.mapped_file_size_commit_log;
+    if (expired)
+        reply_simple(broker, &request->reply_to, RESPONSE_SYSTEM_ERROR,
+                     "nothing was deleted: this broker keeps the whole log, retention is not built yet");
+    else
+        reply_simple(broker, &request->reply_to, RESPONSE_SUCCESS, NULL);
 }
 
 /* ---- questions ---- */

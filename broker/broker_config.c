@@ -94,9 +94,9 @@ static int apply(struct broker_config *config, const struct config_row *row, con
     return 0;
 }
 
-static int set_row(struct broker_config *config, size_t at, struct slice value, struct error *error)
+/* A copy of the value as text, the caller's to free. */
+static int text_of(const struct config_row *row, struct slice value, char **text, struct error *error)
 {
-    const struct config_row *row = &rows[at];
     if (value.size > BROKER_CONFIG_VALUE_MAX)
         return error_set(error, ERROR_INVALID, "%s: its value has more than %d characters", row->key, BROKER_CONFIG_VALUE_MAX);
     /* Java's Properties keep blanks at the end of a value; nobody means them. */
@@ -104,10 +104,17 @@ static int set_row(struct broker_config *config, size_t at, struct slice value, 
         value.size--;
     if (memchr(value.data == NULL ? (const uint8_t *)"" : value.data, '\0', value.size) != NULL)
         return error_set(error, ERROR_INVALID, "%s: its value holds a NUL character", row->key);
-    char *text = slice_to_text(value);
-    if (text == NULL)
-        return error_set(error, ERROR_NO_MEMORY, "%s: %s", row->key, error_text(ERROR_NO_MEMORY));
-    int rv = apply(config, row, text, error);
+    *text = slice_to_text(value);
+    return *text != NULL ? 0 : error_set(error, ERROR_NO_MEMORY, "%s: %s", row->key, error_text(ERROR_NO_MEMORY));
+}
+
+static int set_row(struct broker_config *config, size_t at, struct slice value, struct error *error)
+{
+    char *text;
+    int rv = text_of(&rows[at], value, &text, error);
+    if (rv != 0)
+        return rv;
+    rv = apply(config, &rows[at], text, error);
     if (rv != 0) {
         free(text);
         return rv;
@@ -136,7 +143,7 @@ int broker_config_set(struct broker_config *config, const char *key, struct slic
     return rv;
 }
 
-int broker_config_change(struct broker_config *config, struct slice key, struct slice value, struct error *error)
+static int find_changeable(struct slice key, size_t *row, struct error *error)
 {
     size_t at = find_row(key);
     int key_size = key.size > 128 ? 128 : (int)key.size;
@@ -146,7 +153,32 @@ int broker_config_change(struct broker_config *config, struct slice key, struct 
         return error_set(error, ERROR_INVALID, "%s has no effect: %s", rows[at].key, rows[at].no_effect);
     if (!rows[at].changeable)
         return error_set(error, ERROR_INVALID, "%s cannot be changed while the broker runs: change broker.conf and restart", rows[at].key);
-    return set_row(config, at, value, error);
+    *row = at;
+    return 0;
+}
+
+int broker_config_may_change(struct slice key, struct slice value, struct error *error)
+{
+    char *text;
+    size_t at;
+    int rv = find_changeable(key, &at, error);
+    if (rv != 0)
+        return rv;
+    struct config_row row = rows[at];
+    row.offset = CONFIG_NO_FIELD;
+    rv = text_of(&row, value, &text, error);
+    if (rv != 0)
+        return rv;
+    rv = apply(NULL, &row, text, error);
+    free(text);
+    return rv;
+}
+
+int broker_config_change(struct broker_config *config, struct slice key, struct slice value, struct error *error)
+{
+    size_t at;
+    int rv = find_changeable(key, &at, error);
+    return rv == 0 ? set_row(config, at, value, error) : rv;
 }
 
 /* ---- nearest key ---- */
@@ -443,8 +475,17 @@ int broker_config_finish(struct broker_config *config, struct error *error)
     snprintf(text, sizeof text, "%s/store", home == NULL || home[0] == '\0' ? "." : home);
     if ((rv = set_default(config, "brokerName", host, error)) != 0 || (rv = set_default(config, "storePathRootDir", text, error)) != 0)
         return rv;
-    snprintf(text, sizeof text, "%s/logs", config->store_path_root_dir);
+    const char *log_dir = getenv("LEDGERMQ_LOG_DIR");
+    if (log_dir != NULL && log_dir[0] != '\0')
+        snprintf(text, sizeof text, "%s", log_dir);
+    else
+        snprintf(text, sizeof text, "%s/logs", config->store_path_root_dir);
     if ((rv = set_default(config, "logDir", text, error)) != 0)
+        return rv;
+    /* What Java's broker has there, and its tools read as the number of CPUs. */
+    size_t callback_threads = find_row(SLICE_LITERAL("clientCallbackExecutorThreads"));
+    snprintf(text, sizeof text, "%u", uv_available_parallelism());
+    if (!config->given[callback_threads] && (rv = set_row(config, callback_threads, slice_of_text(text), error)) != 0)
         return rv;
     char address[64];
     first_address(address);
@@ -485,10 +526,19 @@ int broker_config_finish(struct broker_config *config, struct error *error)
 
 /* ---- showing ---- */
 
-void broker_config_properties(const struct broker_config *config, struct buffer *out)
+void broker_config_properties(const struct broker_config *config, bool leads, struct buffer *out)
 {
-    for (size_t i = 0; i < ROWS; i++)
-        java_properties_append_text(out, rows[i].key, rows[i].reported != NULL ? rows[i].reported : config->texts[i]);
+    char id[24];
+    snprintf(id, sizeof id, "%lld", leads ? 0ll : (long long)config->slave_id);
+    for (size_t i = 0; i < ROWS; i++) {
+        const char *text = rows[i].reported != NULL ? rows[i].reported : config->texts[i];
+        /* As DLedgerRoleChangeHandler sets them. */
+        if (strcmp(rows[i].key, "brokerId") == 0)
+            text = id;
+        else if (strcmp(rows[i].key, "brokerRole") == 0)
+            text = leads ? "SYNC_MASTER" : "SLAVE";
+        java_properties_append_text(out, rows[i].key, text);
+    }
 }
 
 void broker_config_print(const struct broker_config *config, struct buffer *out)

@@ -144,11 +144,13 @@ static inline void broker_config_address(const char *host, int port, char *out, 
     bool bare_v6 = host[0] != '[' && strchr(host, ':') != NULL;
     snprintf(out, size, bare_v6 ? "[%s]:%d" : "%s:%d", host, port);
 }
+/* Whether broker_config_change would do it: one request changes all that it names, or nothing. */
+int broker_config_may_change(struct slice key, struct slice value, struct error *error);
 /* UPDATE_BROKER_CONFIG: a change while running. ERROR_NOT_FOUND, ERROR_INVALID (also for a key that needs a restart, saying so). */
 int broker_config_change(struct broker_config *config, struct slice key, struct slice value, struct error *error);
 
-/* Body of request 26: `key=value` lines of all keys; what is not built is reported as off. */
-void broker_config_properties(const struct broker_config *config, struct buffer *out);
+/* Body of request 26: `key=value` lines of all keys; what is not built is reported as off, brokerId and brokerRole as they are at the moment. */
+void broker_config_properties(const struct broker_config *config, bool leads, struct buffer *out);
 /* `-p`: the same for people, with "no effect" and why. */
 void broker_config_print(const struct broker_config *config, struct buffer *out);
 /* The README's table. */

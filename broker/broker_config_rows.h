@@ -55,9 +55,9 @@ static const struct config_row rows[] = {
          "`NAME:PORT,...`: a route question that arrives on PORT is answered with the brokers' addresses of that name"),
     BOOL("enableEmbeddedNamesrv", enable_embedded_namesrv, "true", "this process is a name server too"),
     INT("namesrvPort", namesrv_port, "9876", 1, 65535, "port of the embedded name server"),
-    TEXT("logDir", log_dir, "", "directory of broker.log; empty: storePathRootDir/logs"),
+    TEXT("logDir", log_dir, "", "directory of broker.log; empty: LEDGERMQ_LOG_DIR of the environment, else storePathRootDir/logs"),
     INT("logFileSize", log_file_size, "67108864", 65536, INT32_MAX, "bytes after which a log file is rolled"),
-    INT("logFileCount", log_file_count, "10", 0, 1000, "rolled log files that are kept"),
+    INT("logFileCount", log_file_count, "10", 0, 1000, "rolled log files that are kept: otherdays/broker.1.log is the newest"),
     CHOICE("logLevel", log_level, "info", "debug|info|warn|error", "least level that is logged"),
 
     /* ---- topics and groups ---- */
@@ -230,6 +230,8 @@ static const struct config_row rows[] = {
     INERT("waitTimeMillsInPullQueue", CONFIG_LONG, "5000", NO_FAST_FAIL),
     INERT("waitTimeMillsInHeartbeatQueue", CONFIG_LONG, "31000", NO_FAST_FAIL),
     INERT("waitTimeMillsInTransactionQueue", CONFIG_LONG, "3000", NO_FAST_FAIL),
+    INERT("isolateLogEnable", CONFIG_BOOL, "false", "a process is one broker and has a log directory of its own"),
+    UNBUILT("timerWheelEnable", CONFIG_BOOL, "true", "false", "messages are delayed by levels only"),
     INERT("transferMsgByHeap", CONFIG_BOOL, "true", "recent messages are sent from the page cache"),
     INERT("maxDelayTime", CONFIG_INT, "40", "read by nothing in Java either"),
     INERT("fetchNamesrvAddrByAddressServer", CONFIG_BOOL, "false", "there is no address server"),

@@ -346,34 +346,41 @@ static void put_traffic(const struct broker_stats *stats, const struct broker_st
     put(sink, "getMessageEntireTimeMax", "%llu", (unsigned long long)stats->get_us_max / 1000);
     char text[512];
     size_t size = 0;
+    /* Java's last full minute alone says nothing of a new broker, or of a load that has just begun. */
     for (size_t i = 0; i < DISTRIBUTIONS; i++)
         size += (size_t)snprintf(text + size, sizeof text - size, "%s:%llu ", distribution_rows[i].name,
-                                 (unsigned long long)stats->distribution_last[i]);
+                                 (unsigned long long)(stats->distribution[i] + stats->distribution_last[i]));
     put(sink, "putMessageDistributeTime", "%s", text);
     put(sink, "putLatency99", "%.2f", percentile_ms(stats, 0.99));
     put(sink, "putLatency999", "%.2f", percentile_ms(stats, 0.999));
+}
+
+/* Pulls or queries that wait for old records to come from the disk. */
+static void put_cold_reads(const struct broker_stats *stats, const struct broker_stats_sink *sink, const char *name, enum cold_read_kind kind)
+{
+    uint64_t wait_ms;
+    uint32_t jobs = cold_reader_jobs(stats->broker->cold_reads, kind, &wait_ms);
+    char key[48];
+    snprintf(key, sizeof key, "%sThreadPoolQueueSize", name);
+    put(sink, key, "%u", jobs);
+    snprintf(key, sizeof key, "%sThreadPoolQueueCapacity", name);
+    put(sink, key, "%u", LIMIT_COLD_WAITING + LIMIT_COLD_READS);
+    snprintf(key, sizeof key, "%sThreadPoolQueueHeadWaitTimeMills", name);
+    put(sink, key, "%llu", (unsigned long long)wait_ms);
 }
 
 /* This broker has no thread pools; the keys are there because the exporter fails as a whole without them. What waits is shown. */
 static void put_queues(const struct broker_stats *stats, const struct broker_stats_sink *sink)
 {
     struct broker *broker = stats->broker;
-    uint64_t cold_wait_ms;
-    uint32_t cold_jobs = cold_reader_jobs(broker->cold_reads, &cold_wait_ms);
     put(sink, "sendThreadPoolQueueSize", "%u", send_message_processor_pending(broker->sends));
     put(sink, "sendThreadPoolQueueCapacity", "%u", LIMIT_PENDING_SENDS);
     put(sink, "sendThreadPoolQueueHeadWaitTimeMills", "%llu", (unsigned long long)send_message_processor_oldest_ms(broker->sends));
-    /* What waits for the disk; most of it are pulls. */
-    put(sink, "pullThreadPoolQueueSize", "%u", cold_jobs);
-    put(sink, "pullThreadPoolQueueCapacity", "%u", LIMIT_COLD_WAITING + LIMIT_COLD_READS);
-    put(sink, "pullThreadPoolQueueHeadWaitTimeMills", "%llu", (unsigned long long)cold_wait_ms);
-    put(sink, "queryThreadPoolQueueSize", "0");
-    put(sink, "queryThreadPoolQueueCapacity", "%u", LIMIT_COLD_WAITING);
-    put(sink, "queryThreadPoolQueueHeadWaitTimeMills", "0");
+    put_cold_reads(stats, sink, "pull", COLD_READ_PULL);
+    put_cold_reads(stats, sink, "query", COLD_READ_QUERY);
     put(sink, "EndTransactionQueueSize", "%u", end_transactions_pending(transaction_ends(broker->transactions)));
     put(sink, "EndTransactionThreadPoolQueueCapacity", "%u", LIMIT_ENDS_IN_FLIGHT);
-    put(sink, "pageCacheLockTimeMills", "0");
-    put(sink, "remainTransientStoreBufferNumbs", "2147483647");
+    put(sink, "remainTransientStoreBufferNumbs", "2147483647"); /* Java's with its pool off: there is none here */
 }
 
 static void put_store(const struct broker_stats *stats, const struct broker_stats_sink *sink, const struct dledger_state *state)
@@ -387,8 +394,9 @@ static void put_store(const struct broker_stats *stats, const struct broker_stat
     double ratio = total_bytes == 0 ? -1 : 1 - (double)free_bytes / (double)total_bytes;
     put(sink, "commitLogMinOffset", "%lld", (long long)min_offset);
     put(sink, "commitLogMaxOffset", "%lld", (long long)max_offset);
-    put(sink, "dispatchMaxBuffer", "0");
-    int64_t behind = state->committed_position - broker->store.dispatched_offset;
+    put(sink, "dispatchMaxBuffer", "0"); /* always, as in Java */
+    /* Written, but not in the queues yet: it waits for the quorum, or for a start to catch up. */
+    int64_t behind = state->end_position - broker->store.dispatched_offset;
     put(sink, "dispatchBehindBytes", "%lld", (long long)(behind > 0 ? behind : 0));
     human_size(total_bytes, total_text);
     human_size(free_bytes, free_text);
@@ -398,7 +406,11 @@ static void put_store(const struct broker_stats *stats, const struct broker_stat
     put(sink, key, "%.4f", ratio);
     put(sink, "consumeQueueDiskRatio", "%.4f", ratio);
     put(sink, "earliestMessageTimeStamp", "%lld", (long long)message_store_earliest_time(&broker->store));
-    put(sink, "remainHowManyDataToFlush", "0 B"); /* an acknowledged message is as durable as its class says */
+    /* Java's is how long an append holds the lock of the log; here the one thing that can hold it up is the disk. */
+    put(sink, "pageCacheLockTimeMills", "%llu", (unsigned long long)state->sync_age_ms);
+    int64_t unsynced = state->end_position - state->synced_position;
+    human_size((uint64_t)(unsynced > 0 ? unsynced : 0), total_text);
+    put(sink, "remainHowManyDataToFlush", "%s", total_text);
     for (int i = 1; i <= broker->config.delay_levels; i++) {
         snprintf(key, sizeof key, "scheduleMessageOffset_%d", i);
         put(sink, key, "%lld,%lld", (long long)metadata_delay_offset(broker->metadata, i),

@@ -14,6 +14,7 @@ struct cold_reader {
     uint32_t waiting_count;
     uint32_t running;
     uint64_t jobs, jobs_of_queues;
+    struct cold_read *at_pool[LIMIT_COLD_READS]; /* NULL: a free place */
     bool stopped;
     void (*idle)(void *argument);
     void *idle_argument;
@@ -84,6 +85,15 @@ static void prepare(struct cold_read *read)
 
 static void after(uv_work_t *work, int status);
 
+/* Puts `to` where `from` stands: NULL takes a free place, or frees one. */
+static void note_at_pool(struct cold_reader *reader, const struct cold_read *from, struct cold_read *to)
+{
+    uint32_t i = 0;
+    while (reader->at_pool[i] != from)
+        i++;
+    reader->at_pool[i] = to;
+}
+
 static void start_next(struct cold_reader *reader)
 {
     while (reader->running < LIMIT_COLD_READS && !STAILQ_EMPTY(&reader->waiting)) {
@@ -91,6 +101,7 @@ static void start_next(struct cold_reader *reader)
         STAILQ_REMOVE_HEAD(&reader->waiting, next);
         reader->waiting_count--;
         reader->running++;
+        note_at_pool(reader, NULL, read);
         /* Only those at the pool have memory: LIMIT_COLD_WAITING of them would be too much. */
         prepare(read);
         read->work.data = read;
@@ -104,6 +115,7 @@ static void after(uv_work_t *work, int status)
     struct cold_read *read = work->data;
     struct cold_reader *reader = read->reader;
     reader->running--;
+    note_at_pool(reader, read, NULL);
     unpin(read);
     read->done(reader->broker, read, status != 0 || reader->stopped ? ERROR_STOPPED : read->code);
     start_next(reader);
@@ -139,11 +151,26 @@ void cold_reader_counts(const struct cold_reader *reader, uint64_t *jobs, uint64
     *of_queues = reader->jobs_of_queues;
 }
 
-uint32_t cold_reader_jobs(const struct cold_reader *reader, uint64_t *head_wait_ms)
+uint32_t cold_reader_jobs(const struct cold_reader *reader, enum cold_read_kind kind, uint64_t *head_wait_ms)
 {
-    const struct cold_read *first = STAILQ_FIRST(&reader->waiting);
-    *head_wait_ms = first == NULL ? 0 : (env_monotonic_us(&reader->broker->env) - first->queued_us) / 1000;
-    return reader->waiting_count + reader->running;
+    uint64_t now_us = env_monotonic_us(&reader->broker->env), first_us = now_us;
+    const struct cold_read *read;
+    uint32_t jobs = 0;
+    for (uint32_t i = 0; i < LIMIT_COLD_READS; i++) {
+        read = reader->at_pool[i];
+        if (read == NULL || read->kind != kind)
+            continue;
+        jobs++;
+        first_us = read->queued_us < first_us ? read->queued_us : first_us;
+    }
+    STAILQ_FOREACH(read, &reader->waiting, next) {
+        if (read->kind != kind)
+            continue;
+        jobs++;
+        first_us = read->queued_us < first_us ? read->queued_us : first_us;
+    }
+    *head_wait_ms = (now_us - first_us) / 1000;
+    return jobs;
 }
 
 void cold_read_free(struct cold_read *read)

@@ -13,9 +13,13 @@
 struct broker;
 struct cold_reader;
 
+/* For whom a record is read: what waits is counted apart. */
+enum cold_read_kind { COLD_READ_INTERNAL, COLD_READ_PULL, COLD_READ_QUERY };
+
 /* Embedded in the caller's object, which must live until done. */
 struct cold_read {
     /* in */
+    enum cold_read_kind kind;
     uint32_t count;
     struct {
         int64_t physical_offset;
@@ -48,8 +52,8 @@ void cold_read_free(struct cold_read *read);
 bool cold_read_needed(struct broker *broker, int64_t physical_offset);
 /* Jobs that were taken since the start, and those of them that read a queue's pages. */
 void cold_reader_counts(const struct cold_reader *reader, uint64_t *jobs, uint64_t *of_queues);
-/* Jobs that wait or are at the pool, and how long the first one has waited for a place there, in ms. */
-uint32_t cold_reader_jobs(const struct cold_reader *reader, uint64_t *head_wait_ms);
+/* Jobs of a kind that wait or are at the pool, and how long the first of them has been there, in ms. */
+uint32_t cold_reader_jobs(const struct cold_reader *reader, enum cold_read_kind kind, uint64_t *head_wait_ms);
 /* Waiting jobs end with ERROR_STOPPED; those at the pool are waited for: `idle` is called from the loop, or at once. */
 void cold_reader_stop(struct cold_reader *reader, void (*idle)(void *argument), void *argument);
 void cold_reader_free(struct cold_reader *reader);

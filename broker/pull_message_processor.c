@@ -234,6 +234,7 @@ static void answer_cold(struct broker *broker, const struct pull *pull, const st
         cold->result = *result;
         cold->queue_stats = queue_stats;
         stats_item_hold(queue_stats);
+        cold->read.kind = COLD_READ_PULL;
         cold->read.done = on_cold_read;
         cold->read.count = result->count;
         for (uint32_t i = 0; i < result->count; i++) {

@@ -107,6 +107,7 @@ static void answer(struct broker *broker, struct record_query *query)
         int rv = ERROR_NO_MEMORY;
         if (kept != NULL) {
             *kept = *query;
+            kept->read.kind = COLD_READ_QUERY;
             kept->read.done = cold_done;
             rv = cold_read_start(broker->cold_reads, &kept->read);
         }

@@ -92,6 +92,9 @@ struct dledger_state {
     int64_t applied_index;
     int64_t committed_position;
     int64_t begin_position;
+    int64_t end_position;    /* of what this node has written */
+    int64_t synced_position; /* and of what is on stable storage */
+    uint64_t sync_age_ms;    /* so long the fdatasync that is under way takes already; 0 = none is */
     enum durability_class durability;
     int64_t up_since_ms;
     uint64_t fdatasync_count;

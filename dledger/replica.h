@@ -136,6 +136,7 @@ struct replica {
 
     struct ledger_sync sync;
     bool syncing;
+    uint64_t sync_started_us; /* while syncing */
     uint64_t lazy_sync_due_us; /* class A */
     struct ledger_reservation reservation;
     bool reserve_failed;

@@ -25,6 +25,13 @@ int replica_sync_now(struct replica *replica, struct error *error)
     return 0;
 }
 
+static void hand_to_sync(struct replica *replica)
+{
+    replica->syncing = true;
+    replica->sync_started_us = replica_now_us(replica);
+    replica->io.sync(replica->io.context, &replica->sync);
+}
+
 void replica_start_sync(struct replica *replica)
 {
     struct raft_driver *driver = &replica->driver;
@@ -36,8 +43,7 @@ void replica_start_sync(struct replica *replica)
         if (replica_now_us(replica) < replica->lazy_sync_due_us || !ledger_sync_next(&replica->ledger, &replica->sync))
             return;
         replica->lazy_sync_due_us = replica_now_us(replica) + REPLICA_CHECKPOINT_MS * 1000ull;
-        replica->syncing = true;
-        replica->io.sync(replica->io.context, &replica->sync);
+        hand_to_sync(replica);
         return;
     }
     if (driver->raft.last_stored >= raft_driver_last(driver))
@@ -47,8 +53,7 @@ void replica_start_sync(struct replica *replica)
         raft_driver_persisted(driver, (raft_index)(replica->ledger.synced_index + 1));
         return;
     }
-    replica->syncing = true;
-    replica->io.sync(replica->io.context, &replica->sync);
+    hand_to_sync(replica);
 }
 
 void replica_synced(struct replica *replica)

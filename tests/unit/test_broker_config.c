@@ -156,6 +156,11 @@ START_TEST(advertised_listeners)
 }
 END_TEST
 
+static void properties_of_leader(const struct broker_config *shown, struct buffer *out)
+{
+    broker_config_properties(shown, true, out);
+}
+
 static bool shows(void (*show)(const struct broker_config *, struct buffer *), const char *line)
 {
     struct buffer out;
@@ -172,10 +177,10 @@ START_TEST(shown)
     ck_assert_int_eq(take("enableConsumeQueueExt=true\nlistenPort=12345\nwarmMapedFileEnable=true\n"), 0);
     ck_assert_int_eq(broker_config_finish(&config, &error), 0);
     ck_assert(strstr(warnings, "enableConsumeQueueExt=true has no effect") != NULL);
-    ck_assert(shows(broker_config_properties, "listenPort=12345\n"));
-    ck_assert_msg(shows(broker_config_properties, "enableConsumeQueueExt=false\n"), "what is not built is reported as off");
-    ck_assert(shows(broker_config_properties, "rejectTransactionMessage=false\n"));
-    ck_assert(shows(broker_config_properties, "storeReplyMessageEnable=true\n"));
+    ck_assert(shows(properties_of_leader, "listenPort=12345\n"));
+    ck_assert_msg(shows(properties_of_leader, "enableConsumeQueueExt=false\n"), "what is not built is reported as off");
+    ck_assert(shows(properties_of_leader, "rejectTransactionMessage=false\n"));
+    ck_assert(shows(properties_of_leader, "storeReplyMessageEnable=true\n"));
     ck_assert(shows(broker_config_print, "warmMapedFileEnable=true   # no effect: "));
     ck_assert(shows(broker_config_print, "listenPort=12345\n"));
     struct buffer table;
@@ -193,7 +198,7 @@ START_TEST(changes_while_running)
     ck_assert_int_eq(broker_config_finish(&config, &error), 0);
     ck_assert_int_eq(broker_config_change(&config, SLICE_LITERAL("autoCreateTopicEnable"), SLICE_LITERAL("false"), &error), 0);
     ck_assert(!config.auto_create_topic_enable);
-    ck_assert(shows(broker_config_properties, "autoCreateTopicEnable=false\n"));
+    ck_assert(shows(properties_of_leader, "autoCreateTopicEnable=false\n"));
     ck_assert_int_eq(broker_config_change(&config, SLICE_LITERAL("brokerPermission"), SLICE_LITERAL("9"), &error), ERROR_INVALID);
     ck_assert_int_eq(config.broker_permission, 6);
     ck_assert_int_eq(broker_config_change(&config, SLICE_LITERAL("listenPort"), SLICE_LITERAL("1"), &error), ERROR_INVALID);
