@@ -147,7 +147,8 @@ def pulls_at_the_end_while_leaders_change():
         for number in range(7):
             check(cluster.send("T", 0, b"%d" % number).code == 0, "send")
         for node in range(3):
-            wait_for("all nodes to have them", 5, lambda: b'"maxOffset":7' in remoting.ask(cluster.broker(node), 202, {"topic": "T"}).body)  # pylint: disable=cell-var-from-loop
+            wait_for("all nodes to have them", 5,
+                     lambda node=node: b'"maxOffset":7' in remoting.ask(cluster.broker(node), 202, {"topic": "T"}).body)
         stop = threading.Event()
         wrong, counts = [], {}
 

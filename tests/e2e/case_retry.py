@@ -159,7 +159,8 @@ def dead_letter_handed_to_a_consumer():
                     make_group(client, "g", 0)
                     sent = client.request(remoting.SEND_V2, remoting.send_fields("T", 0), b"bad")
                     check(client.request(SEND_BACK, back_fields(int(sent.ext["msgId"][-16:], 16))).code == 0, "send-back")
-                wait_for("the dead letter on this node", 5, lambda: client.request(202, {"topic": "%DLQ%g"}).body.count(b'"maxOffset":1'))  # pylint: disable=cell-var-from-loop
+                wait_for("the dead letter on this node", 5,
+                         lambda client=client: client.request(202, {"topic": "%DLQ%g"}).body.count(b'"maxOffset":1'))
                 with remoting.Connection(cluster.broker(leader)) as reader:
                     dead = remoting.read_queue(reader, "%DLQ%g", 0)[0]
                 message_id = sent.ext["msgId"][:-16] + f"{dead.position:016X}"

@@ -289,7 +289,7 @@ def twenty_thousand_due_in_one_second():
 
 @case
 def a_million_waiting_messages():
-    """At most 16 MiB of memory more on each node."""
+    """At most 16 MiB of memory more on each node, the mapped pages of its files not counted: they are the page cache of whatever was written."""
     if MODE != "full":
         raise Skipped("takes a minute: --full")
 
