@@ -643,12 +643,16 @@ static void run_send(struct broker *broker, struct send_context *context)
     }
     int32_t write_queues = topic->config.write_queue_nums, read_queues = topic->config.read_queue_nums;
     int32_t queue_id = header->queue_id;
+    if (write_queues <= 0) { /* Java stores it where consumers may or may not look */
+        refuse(broker, to, RESPONSE_NO_PERMISSION, "topic[%.*s] has no queue to write: it is being drained", (int)name.size, (const char *)name.data);
+        return;
+    }
     if (queue_id >= (write_queues > read_queues ? write_queues : read_queues)) {
         refuse_queue(broker, context, &topic->config);
         return;
     }
     if (queue_id < 0)
-        queue_id = write_queues <= 0 ? 0 : (int32_t)(env_random(&broker->env) % (uint64_t)write_queues);
+        queue_id = (int32_t)(env_random(&broker->env) % (uint64_t)write_queues);
     if (to->code == REQUEST_SEND_REPLY_MESSAGE || to->code == REQUEST_SEND_REPLY_MESSAGE_V2)
         send_reply(broker->sends, context, topic, queue_id);
     else if (header->batch)

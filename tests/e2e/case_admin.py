@@ -134,6 +134,7 @@ def mqadmin_shows_clients():
 
 @case
 def mqadmin_prints_messages_and_units():
+    """A6: also units from the middle on."""
     with Cluster(nodes=1) as cluster:
         admin = Admin(cluster)
         cluster.create_topic("T", 2)

@@ -321,6 +321,7 @@ def exports(world):
 
 @case
 def mqadmin_every_command():
+    """A2: among them cleanUnusedTopic by cluster."""
     names = commands()
     check(names == ROCKETMQ | OURS, f"missing {(ROCKETMQ | OURS) - names}, unknown here {names - ROCKETMQ - OURS}")
     with Cluster(settings=("traceTopicEnable=true",)) as cluster, tempfile.TemporaryDirectory() as folder:
