@@ -5,6 +5,8 @@
 
 #include "client/client.h"
 
+#define ASK_AGAIN_MS 30
+
 /* A question to the loop thread whose answer the caller waits for. */
 struct question {
     struct remoting_task task;
@@ -15,6 +17,7 @@ struct question {
     int (*use)(struct question *question, const struct topic_route *route, struct error *error);
     void *context;
     int rv;
+    bool not_ready; /* name servers answered, with neither a route nor "unknown" */
     struct error error;
     uv_sem_t done;
 };
@@ -41,6 +44,7 @@ static void question_routed(struct route_waiter *waiter, int rv, const char *cau
         return;
     }
     question->rv = rv;
+    question->not_ready = rv == ERROR_NO_LEADER;
     error_set(&question->error, rv, "topic %s: %s", question->topic, cause);
     uv_sem_post(&question->done);
 }
@@ -65,11 +69,19 @@ static void question_run(struct remoting_task *task)
 
 static int question_ask(struct question *question, struct error *error)
 {
+    int64_t give_up_ms = (int64_t)(uv_hrtime() / 1000000) + question->client->call_timeout_ms;
     question->task.run = question_run;
     if (uv_sem_init(&question->done, 0) != 0)
         return error_set(error, ERROR_NO_MEMORY, "out of memory");
-    remoting_client_post(question->client->remoting, &question->task);
-    uv_sem_wait(&question->done);
+    for (;;) {
+        question->not_ready = false;
+        remoting_client_post(question->client->remoting, &question->task);
+        uv_sem_wait(&question->done);
+        /* A name server that has just started is not ready before brokers have registered there. */
+        if (!question->not_ready || (int64_t)(uv_hrtime() / 1000000) >= give_up_ms)
+            break;
+        uv_sleep(ASK_AGAIN_MS);
+    }
     uv_sem_destroy(&question->done);
     if (question->rv != 0 && error != NULL)
         *error = question->error;

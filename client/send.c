@@ -120,6 +120,7 @@ static void timed_out(struct remoting_delay *delay)
 }
 
 static void reconsider(struct send *send);
+static void wait_for_leader(struct send *send);
 
 static void routed(struct route_waiter *waiter, int rv, const char *cause)
 {
@@ -132,6 +133,12 @@ static void routed(struct route_waiter *waiter, int rv, const char *cause)
     }
     if (rv == 0) {
         transmit(send);
+        return;
+    }
+    if (rv == ERROR_NO_LEADER) {
+        /* A name server that has just started is not ready before brokers have registered there. */
+        client_error_text(&send->error, LEDGERMQ_NO_ROUTE, 0, "no route: %.300s", cause);
+        wait_for_leader(send);
         return;
     }
     char text[400];
@@ -389,17 +396,10 @@ static bool not_writable(const struct send *send, const struct topic_route *rout
     return send->wanted == NULL && route->publish_count == 0 && led;
 }
 
-/* The route names no broker that could take the message: there may be no leader at the moment, so ask again
- * until the time is up. */
-static void no_leader(struct send *send)
+/* There may be no leader at the moment, so ask again until the time is up. The error is what is said then. */
+static void wait_for_leader(struct send *send)
 {
-    if (!send->failed_once) {
-        send->failed_once = true;
-        client_error_text(&send->error, LEDGERMQ_NO_ROUTE, 0,
-                          "no broker with a leader has a writable queue%s%.100s: see mqadmin topicRoute -t %.127s",
-                          send->wanted != NULL ? " on " : "", send->wanted != NULL ? send->wanted->broker_name : "",
-                          send->topic);
-    }
+    send->failed_once = true;
     send->address[0] = '\0';
     send->give_up_waiting_ms = send->deadline_ms;
     send->delay.run = ask_again;
@@ -410,6 +410,17 @@ static void no_leader(struct send *send)
     }
     remoting_client_delay(send->producer->client->remoting, &send->delay,
                           left < ASK_AGAIN_MS ? (int)left : ASK_AGAIN_MS);
+}
+
+/* The route names no broker that could take the message. */
+static void no_leader(struct send *send)
+{
+    if (!send->failed_once)
+        client_error_text(&send->error, LEDGERMQ_NO_ROUTE, 0,
+                          "no broker with a leader has a writable queue%s%.100s: see mqadmin topicRoute -t %.127s",
+                          send->wanted != NULL ? " on " : "", send->wanted != NULL ? send->wanted->broker_name : "",
+                          send->topic);
+    wait_for_leader(send);
 }
 
 /* How long this try may take. A machine that is off does not refuse connections, it is silent: while another

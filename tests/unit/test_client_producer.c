@@ -24,6 +24,7 @@ static struct {
     int perm;
     bool unknown_topic; /* name servers know TBW102 only */
     bool nothing_known;
+    atomic_int not_ready; /* so many questions are answered with 1 */
     atomic_int code;     /* what broker answers */
     atomic_int failures; /* so many requests get `code`, then success; -1: all */
     atomic_int reaction; /* of a failing request */
@@ -48,6 +49,11 @@ static enum fake_reaction route_script(struct fake_server *server, struct remoti
 {
     struct slice topic = remoting_ext(request, "topic");
     ck_assert_int_eq(request->code, REQUEST_GET_ROUTEINFO_BY_TOPIC);
+    if (world.not_ready > 0) {
+        world.not_ready--;
+        fake_answer(out, request, RESPONSE_SYSTEM_ERROR, "name server not ready", slice_of(NULL, 0));
+        return FAKE_ANSWER;
+    }
     if (world.nothing_known || (world.unknown_topic && !slice_equal_text(topic, "TBW102"))) {
         fake_answer(out, request, RESPONSE_TOPIC_NOT_EXIST, "No topic route info", slice_of(NULL, 0));
         return FAKE_ANSWER;
@@ -424,6 +430,31 @@ START_TEST(test_unknown_topic)
 }
 END_TEST
 
+/* A name server that has just started knows no brokers yet, which is no reason to fail. */
+START_TEST(test_name_server_not_ready)
+{
+    struct ledgermq_error error = {0};
+    struct ledgermq_queue *queues;
+    size_t count;
+    world.not_ready = 6;
+    connect_client(false);
+    ck_assert_msg(ledgermq_send(producer, &plain, NULL, &error) == LEDGERMQ_OK, "%s", error.message);
+    ck_assert_int_eq(world.not_ready, 0);
+    world.not_ready = 6;
+    struct ledgermq_message other = {.topic = "Other", .body = "x", .body_size = 1};
+    ck_assert_msg(ledgermq_publish_queues(producer, "Third", &queues, &count, &error) == LEDGERMQ_OK, "%s",
+                  error.message);
+    ledgermq_queues_free(queues);
+    ck_assert_int_eq(world.not_ready, 0);
+    world.not_ready = 1000000;
+    options.send_timeout_ms = 300;
+    struct ledgermq_producer *impatient;
+    ck_assert_int_eq(ledgermq_producer_new(client, &options, &impatient, &error), LEDGERMQ_OK);
+    ck_assert_int_eq(ledgermq_send(impatient, &other, NULL, &error), LEDGERMQ_NO_ROUTE);
+    ck_assert_ptr_nonnull(strstr(error.message, "not ready"));
+}
+END_TEST
+
 START_TEST(test_template)
 {
     struct ledgermq_queue *queues;
@@ -663,6 +694,7 @@ int main(void)
     tcase_add_test(tcase, test_timeout);
     tcase_add_test(tcase, test_statuses);
     tcase_add_test(tcase, test_unknown_topic);
+    tcase_add_test(tcase, test_name_server_not_ready);
     tcase_add_test(tcase, test_template);
     tcase_add_test(tcase, test_not_writable);
     tcase_add_test(tcase, test_no_name_server);
