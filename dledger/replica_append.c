@@ -117,12 +117,12 @@ void replica_append(struct replica *replica, enum ledger_entry_kind kind, struct
     replica->gather_sizes[replica->gather_count++] = (uint32_t)replica->reserved_size;
     replica->gather_end = replica->reserved_position + replica->reserved_size;
     replica->reserved_size = 0;
+    if (replica->gather_count == 1) /* one look at the clock for all that gathers with it; nobody may wait for the first of a batch */
+        replica->gather_started_us = replica_now_us(replica);
     if (request != NULL) {
         request->index = index - 1;
         request->term = entry.term;
         request->position = (int64_t)entry.position;
-        if (replica->gather_count == 1)
-            replica->gather_started_us = replica_now_us(replica); /* one look at the clock for all that gathers with it */
         request->deadline_us = replica->gather_started_us + replica->options.max_wait_ms * 1000ull;
         pending_add(replica, request);
     }
