@@ -159,8 +159,8 @@ static int by_start(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* *empty: the file has no bytes (writable maps only) and was not opened. */
-static int open_one(struct mapped_file_queue *queue, uint64_t start, bool *empty, struct error *error)
+/* last: nothing lies behind it. *empty: the file has no bytes (writable maps only) and was not opened. */
+static int open_one(struct mapped_file_queue *queue, uint64_t start, bool last, bool *empty, struct error *error)
 {
     char path[PATH_MAX];
     struct env_file *handle;
@@ -179,6 +179,16 @@ static int open_one(struct mapped_file_queue *queue, uint64_t start, bool *empty
     if (*empty) {
         env_close(queue->env, handle);
         return 0;
+    }
+    /* The newest file of what can be made again from the log has lost its tail: zeros say so, and the owner completes it. */
+    if (size < queue->file_size && last && queue->writable_map) {
+        LOG_WARN("%s has %llu of %llu bytes: its tail was cut off", path, (unsigned long long)size, (unsigned long long)queue->file_size);
+        rv = queue->env->ops->truncate(queue->env, handle, queue->file_size);
+        if (rv != 0) {
+            env_close(queue->env, handle);
+            return io_error(error, rv, "extend", path);
+        }
+        size = queue->file_size;
     }
     if (size != queue->file_size) {
         env_close(queue->env, handle);
@@ -254,7 +264,7 @@ int mapped_file_queue_open(struct mapped_file_queue *queue, struct env *env, con
             code = error_set(error, ERROR_DAMAGED, "%s: a file is missing between %020llu and %020llu", dir,
                              (unsigned long long)names.starts[i - 1], (unsigned long long)start);
         else
-            code = open_one(queue, start, &empty, error);
+            code = open_one(queue, start, i + 1 == names.count, &empty, error);
         if (empty) {
             code = remove_unborn(queue, &names, i, error);
             break;

@@ -40,7 +40,7 @@ struct mapped_file_queue {
 
 /* Makes dir if missing (with writable maps: at the first add, so that an empty queue costs nothing) and maps what is there. ERROR_DAMAGED: a file of another size, a gap between files, a name that is no number
  * (other names are ignored). Writable maps: an empty file
- * is a creation that a power cut undid; it is removed with all behind it. ERROR_IO with the errno's text. Nothing to close after a failure. */
+ * is a creation that a power cut undid; it is removed with all behind it; a newest file that is too short gets zeros at its end. ERROR_IO with the errno's text. Nothing to close after a failure. */
 int mapped_file_queue_open(struct mapped_file_queue *queue, struct env *env, const char *dir, uint64_t file_size, bool writable_map,
                            struct error *error);
 void mapped_file_queue_close(struct mapped_file_queue *queue);
