@@ -419,8 +419,13 @@ int group_send(struct group_node *node, struct group_send *send, int n)
     if (room == NULL)
         return code;
     record.physical_offset = offset;
-    record.queue_offset = send->queue_offset = queue->append_offset++;
+    record.queue_offset = queue->append_offset++;
     message_record_encode(&record, slice_of(NULL, 0), room);
+    if (send == NULL) {
+        replica_append(&node->replica, LEDGER_ENTRY_MESSAGE, NULL);
+        return 0;
+    }
+    send->queue_offset = record.queue_offset;
     send->done = false;
     send->request.done = send_done;
     replica_append(&node->replica, LEDGER_ENTRY_MESSAGE, &send->request);

@@ -78,7 +78,7 @@ struct group_node *group_wait_leader(int steps);
 /* Any other member than these that is up (NULL = no matter). */
 struct group_node *group_other(const struct group_node *a, const struct group_node *b);
 
-/* Message n to queue n % 4 of topic T. 0 or replica_reserve()'s code. */
+/* Message n to queue n % 4 of topic T. send NULL: nobody waits for it. 0 or replica_reserve()'s code. */
 int group_send(struct group_node *node, struct group_send *send, int n);
 /* ... and waits until it is acknowledged. */
 void group_must_send(struct group_node *node, int n);

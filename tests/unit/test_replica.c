@@ -61,6 +61,63 @@ START_TEST(test_send_and_restart)
 }
 END_TEST
 
+/* G11: class B, syncs take long: until a majority has its sync behind it nothing is acknowledged, and no queue shows what would be lost by a power cut. */
+START_TEST(test_slow_sync_shows_nothing)
+{
+    struct group_send sends[8] = {0};
+
+    group.durability = DURABILITY_B;
+    group_all_up();
+    struct group_node *node = group_wait_leader(2000);
+    group_steps(20);
+    for (int i = 1; i <= GROUP_NODES; i++)
+        group.nodes[i].no_sync = true;
+    for (int i = 0; i < 8; i++)
+        ck_assert_int_eq(group_send(node, &sends[i], i), 0);
+    for (int k = 0; k < 100; k++) {
+        group_step();
+        expect_all_queues(0);
+    }
+    /* One of three, the leader or a follower, is no majority. */
+    group.nodes[_i + 1].no_sync = false;
+    for (int k = 0; k < 100; k++) {
+        group_step();
+        expect_all_queues(0);
+    }
+    for (int i = 0; i < 8; i++)
+        ck_assert(!sends[i].done);
+    group.nodes[(_i + 1) % GROUP_NODES + 1].no_sync = false;
+    group_steps(200);
+    expect_all_queues(8);
+    for (int i = 0; i < 8; i++) {
+        ck_assert(sends[i].done);
+        ck_assert_int_eq(sends[i].request.code, 0);
+    }
+    for (int i = 1; i <= GROUP_NODES; i++)
+        group.nodes[i].no_sync = false;
+}
+END_TEST
+
+/* Nobody waits for the first members of a batch; who waits for the last one has all of max_wait_ms, at a new leader and after any pause. */
+START_TEST(test_deadline_of_a_batch)
+{
+    struct group_send last = {0};
+
+    group.durability = DURABILITY_A;
+    group_all_up();
+    for (int turn = 0; turn < 3; turn++) {
+        group_steps(4000);
+        struct group_node *node = group_wait_leader(2000);
+        ck_assert_int_eq(group_send(node, NULL, 0), 0);
+        ck_assert_int_eq(group_send(node, &last, 4), 0);
+        for (int k = 0; k < 50 && !last.done; k++)
+            group_step();
+        ck_assert(last.done);
+        ck_assert_int_eq(last.request.code, 0);
+    }
+}
+END_TEST
+
 START_TEST(test_no_quorum)
 {
     struct group_send send = {0};
@@ -298,6 +355,8 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_checked_fixture(tcase, group_set_up, group_tear_down);
     tcase_add_loop_test(tcase, test_send_and_restart, 0, 2);
+    tcase_add_loop_test(tcase, test_slow_sync_shows_nothing, 0, GROUP_NODES);
+    tcase_add_test(tcase, test_deadline_of_a_batch);
     tcase_add_test(tcase, test_no_quorum);
     tcase_add_test(tcase, test_lagging_follower);
     tcase_add_test(tcase, test_wiped_member);
