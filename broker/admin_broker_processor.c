@@ -146,7 +146,7 @@ static void update_and_create_subscription_group(struct broker *broker, struct r
         arena_close(&arena);
         return;
     }
-    rv = group_validate(config.group_name, &error);
+    rv = consumer_group_validate(config.group_name, &error);
     if (rv == 0 && broker->groups->count >= SUBSCRIPTION_GROUP_TABLE_MAX && subscription_group_find(broker->groups, config.group_name) == NULL)
         rv = error_set(&error, ERROR_BUSY, "this broker holds %u groups, which is the limit", SUBSCRIPTION_GROUP_TABLE_MAX);
     if (rv != 0) {

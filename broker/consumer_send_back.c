@@ -290,7 +290,7 @@ void consumer_send_msg_back(struct broker *broker, struct request *request)
         reply_simple(broker, &request->reply_to, RESPONSE_SYSTEM_ERROR, "%s", error.message);
         return;
     }
-    if (group_validate(header.group, &error) != 0) {
+    if (consumer_group_validate(header.group, &error) != 0) {
         reply_simple(broker, &request->reply_to, RESPONSE_SYSTEM_ERROR, "%s", error.message);
         return;
     }

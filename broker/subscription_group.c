@@ -108,7 +108,7 @@ bool subscription_group_remove(struct subscription_group_table *table, struct sl
 
 static bool may_create(const struct broker *broker, struct slice name)
 {
-    return (broker->config.auto_create_subscription_group || group_is_system(name)) && group_validate(name, NULL) == 0;
+    return (broker->config.auto_create_subscription_group || group_is_system(name)) && consumer_group_validate(name, NULL) == 0;
 }
 
 static void creation_drop(struct subscription_group_table *table, struct subscription_group_creation *creation)

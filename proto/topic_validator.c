@@ -81,6 +81,18 @@ int group_validate(struct slice group, struct error *error)
     return 0;
 }
 
+_Static_assert(CONSUMER_GROUP_NAME_MAX == MESSAGE_TOPIC_MAX - (sizeof TOPIC_RETRY_PREFIX - 1), "%RETRY% and a group's name fill a topic's");
+
+int consumer_group_validate(struct slice group, struct error *error)
+{
+    int rv = group_validate(group, error);
+    if (rv == 0 && group.size > CONSUMER_GROUP_NAME_MAX)
+        rv = error_set(error, ERROR_INVALID,
+                       "the specified group is longer than %u, so that its retry topic would be longer than topic max length",
+                       CONSUMER_GROUP_NAME_MAX);
+    return rv;
+}
+
 bool topic_is_system(struct slice topic)
 {
     return is_one_of(topic, system_topics) || slice_starts_with(topic, TOPIC_SYSTEM_PREFIX);

@@ -25,6 +25,7 @@
 #define TOPIC_REPLY_POSTFIX "_REPLY_TOPIC"
 #define GROUP_SYSTEM_PREFIX "CID_RMQ_SYS_"
 #define GROUP_NAME_MAX 255u /* what clients allow */
+#define CONSUMER_GROUP_NAME_MAX 120u
 
 /* 0, or ERROR_INVALID with RocketMQ's remark: blank, illegal character, longer than 127. */
 int topic_validate(struct slice topic, struct error *error);
@@ -32,6 +33,8 @@ int topic_validate(struct slice topic, struct error *error);
 bool topic_or_group_is_legal(struct slice name);
 /* 0, or ERROR_INVALID for a group name that is blank, has an illegal character or is longer than GROUP_NAME_MAX. */
 int group_validate(struct slice group, struct error *error);
+/* The same for a group that consumes: its retry topic, %RETRY% and the name, must be a topic. Java takes longer ones and fails at the first retry. */
+int consumer_group_validate(struct slice group, struct error *error);
 /* Refused by create (17) and delete (215). */
 bool topic_is_system(struct slice topic);
 /* The fixed names of topic_is_system, NULL-terminated; for GET_SYSTEM_TOPIC_LIST_FROM_BROKER (305). */

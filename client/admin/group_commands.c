@@ -31,7 +31,7 @@ static int update_sub_group(struct admin *admin)
         !admin_number(admin, "whichBrokerWhenConsumeSlowly", 1, 0, INT64_MAX, &slow_broker) ||
         !admin_bool(admin, "notifyConsumerIdsChanged", true, &config.notify_consumer_ids_changed_enable))
         return ADMIN_USAGE;
-    if (group_validate(slice_of_text(group), &error) != 0)
+    if (consumer_group_validate(slice_of_text(group), &error) != 0)
         return admin_usage(admin, "group '%.140s': %s", group, error.message);
     config.retry_queue_nums = (int32_t)retry_queues;
     config.retry_max_times = (int32_t)retry_max;

@@ -35,6 +35,9 @@ START_TEST(groups)
     memset(longest, 'g', sizeof longest);
     ck_assert_int_eq(group_validate(slice_of(longest, 255), &error), 0);
     ck_assert_int_eq(group_validate(slice_of(longest, 256), &error), ERROR_INVALID);
+    ck_assert_int_eq(consumer_group_validate(slice_of(longest, 120), &error), 0);
+    ck_assert_int_eq(consumer_group_validate(slice_of(longest, 121), &error), ERROR_INVALID);
+    ck_assert_int_eq(consumer_group_validate(SLICE_LITERAL("a@b"), &error), ERROR_INVALID);
     ck_assert_int_eq(group_validate(SLICE_LITERAL("a@b"), &error), ERROR_INVALID);
     ck_assert_int_eq(group_validate(SLICE_LITERAL(""), &error), ERROR_INVALID);
     ck_assert(group_is_system(SLICE_LITERAL("CID_RMQ_SYS_TRANS")));
