@@ -23,6 +23,7 @@
 #include "store/log_sink.h"
 
 #define SLICE_ARG(slice) (int)(slice).size, (const char *)(slice).data
+#define TOPIC_BYTES_MAX 200u /* of a topic's settings, beside its name twice */
 
 /* Name of `command`'s only field. False: answered. */
 static bool topic_of(struct broker *broker, struct request *request, struct slice *topic)
@@ -108,6 +109,8 @@ static void update_and_create_topic(struct broker *broker, struct request *reque
     config.multi_tag = multi_tag;
     config.topic_sys_flag = header.topic_sys_flag;
     /* header.order is ignored, as in Java: the order of a topic is told by the name server's KV table. */
+    const struct topic_entry *entry = topic_config_find(broker->topics, header.topic);
+    config.order = entry != NULL && entry->config.order;
     Ledgermq__TopicConfig put;
     Ledgermq__TopicConfig *puts[1] = {&put};
     Ledgermq__MetadataRecord record = LEDGERMQ__METADATA_RECORD__INIT;
@@ -236,6 +239,14 @@ static void delete_expired_commit_log(struct broker *broker, struct request *req
 static void get_all_topic_config(struct broker *broker, struct request *request)
 {
     struct remoting_writer writer;
+    size_t size = 0;
+    for (const struct topic_entry *entry = broker->topics->entries; entry != NULL; entry = entry->hh.next)
+        size += TOPIC_BYTES_MAX + 2 * entry->config.name.size;
+    if (size > REMOTING_FRAME_MAX) {
+        reply_simple(broker, &request->reply_to, RESPONSE_SYSTEM_ERROR, "the settings of %u topics do not fit a frame; ask for single ones (351)",
+                     broker->topics->count);
+        return;
+    }
     if (!reply_body_begin(broker, &request->reply_to, &writer))
         return;
     topic_config_serialize_wrapper_begin(writer.out, &broker->topics->version);

@@ -504,6 +504,8 @@ int broker_config_finish(struct broker_config *config, struct error *error)
     config->group = config->dleger_group;
     config->self_id = config->dleger_self_id;
     config->slave_id = strtoll(config->dleger_self_id + 1, NULL, 10) + 1;
+    config->message_memory_bytes =
+        (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) / 100 * config->access_message_in_memory_max_ratio;
     if (!config->group_of_one && (rv = check_peers(config, &own_port, error)) != 0)
         return rv;
     if ((rv = check_ports(config, own_port, error)) != 0 || (rv = parse_listeners(config, error)) != 0)

@@ -79,6 +79,8 @@ struct broker_config {
     bool long_polling_enable;
     int32_t short_polling_time_mills;
     bool slave_read_enable;
+    bool compressed_register;
+    int32_t access_message_in_memory_max_ratio;
     bool enable_property_filter;
     int32_t max_transfer_bytes_on_message_in_memory;
     int32_t max_transfer_count_on_message_in_memory;
@@ -119,6 +121,7 @@ struct broker_config {
     const char *group;    /* dLegerGroup, else brokerName */
     const char *self_id;  /* dLegerSelfId */
     int64_t slave_id;     /* brokerId of this node as follower: number in self_id + 1 */
+    int64_t message_memory_bytes; /* who reads further behind than this is slow: accessMessageInMemoryMaxRatio of the machine's memory */
     int64_t delay_level_ms[LIMIT_DELAY_LEVELS + 1]; /* [1..delay_levels] */
     int delay_levels;
     struct broker_listener listeners[BROKER_LISTENERS_MAX];

@@ -91,7 +91,9 @@ static const struct config_row rows[] = {
     LIVE_BOOL("longPollingEnable", long_polling_enable, "true", "hold pulls that find nothing as long as the client says"),
     LIVE_INT("shortPollingTimeMills", short_polling_time_mills, "1000", 0, 60000, "hold them this long when longPollingEnable is off"),
     LIVE_BOOL("enablePropertyFilter", enable_property_filter, "false", "filter messages by SQL92 expressions for those who ask"),
-    BOOL("slaveReadEnable", slave_read_enable, "false", "every member serves pulls anyway; clients are always pointed at the leader"),
+    BOOL("slaveReadEnable", slave_read_enable, "false", "point those who read far behind at a follower; every member serves pulls either way"),
+    INT("accessMessageInMemoryMaxRatio", access_message_in_memory_max_ratio, "40", 0, 95,
+        "percent of the machine's memory: who reads further behind than this counts as slow"),
     INT("maxTransferBytesOnMessageInMemory", max_transfer_bytes_on_message_in_memory, "262144", 1024, 8388608, "bytes of one pull answer"),
     INT("maxTransferCountOnMessageInMemory", max_transfer_count_on_message_in_memory, "32", 1, 64, "messages of one pull answer"),
     INERT("maxTransferBytesOnMessageInDisk", CONFIG_INT, "65536", "old messages are read by the pool in the same portions as new ones"),
@@ -102,7 +104,7 @@ static const struct config_row rows[] = {
     /* ---- name servers ---- */
     INT("registerNameServerPeriod", register_name_server_period, "30000", 10000, 60000, "ms between full registrations; changes register at once"),
     INT("registerBrokerTimeoutMills", register_broker_timeout_mills, "6000", 100, 60000, "ms until a registration counts as failed"),
-    UNBUILT("compressedRegister", CONFIG_BOOL, "false", "false", "registrations are not compressed"),
+    BOOL("compressedRegister", compressed_register, "false", "compress registrations; those of over 12 MiB always are"),
     BOOL("forceRegister", force_register, "true", "register also when nothing changed"),
 
     /* ---- store and group ---- */
@@ -183,7 +185,6 @@ static const struct config_row rows[] = {
     INERT("useReentrantLockWhenPutMessage", CONFIG_BOOL, "true", "one thread writes the log, there is no lock"),
     INERT("putMsgIndexHightWater", CONFIG_INT, "600000", "one thread writes the log, there is no queue in front of the index"),
     INERT("checkCRCOnRecover", CONFIG_BOOL, "true", "every entry's CRC is always checked"),
-    INERT("accessMessageInMemoryMaxRatio", CONFIG_INT, "40", "the last 64 MiB count as in memory"),
     INERT("messageIndexSafe", CONFIG_BOOL, "false", "the index is rebuilt from the log where it lags"),
     INERT("haListenPort", CONFIG_INT, "10912", NO_HA),
     INERT("haSendHeartbeatInterval", CONFIG_INT, "5000", NO_HA),

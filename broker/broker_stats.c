@@ -395,6 +395,7 @@ static void put_store(const struct broker_stats *stats, const struct broker_stat
     put(sink, "commitLogMinOffset", "%lld", (long long)min_offset);
     put(sink, "commitLogMaxOffset", "%lld", (long long)max_offset);
     put(sink, "dispatchMaxBuffer", "0"); /* always, as in Java */
+    put(sink, "messagesNotIndexed", "%llu", (unsigned long long)message_store_not_indexed(&broker->store));
     /* Written, but not in the queues yet: it waits for the quorum, or for a start to catch up. */
     int64_t behind = state->end_position - broker->store.dispatched_offset;
     put(sink, "dispatchBehindBytes", "%lld", (long long)(behind > 0 ? behind : 0));

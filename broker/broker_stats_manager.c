@@ -231,6 +231,14 @@ struct stats_item *broker_stats_manager_item(struct broker_stats_manager *manage
     return item != NULL ? item : make(manager, kind, key, size);
 }
 
+struct stats_item *broker_stats_manager_find(struct broker_stats_manager *manager, enum stats_kind kind, struct slice topic, int32_t queue_id,
+                                             struct slice group)
+{
+    char key[KEY_MAX];
+    size_t size = make_key(key, kind, topic, queue_id, group);
+    return size == 0 ? NULL : find(manager, key, size);
+}
+
 void broker_stats_manager_tick(struct broker_stats_manager *manager)
 {
     uint32_t now = now_of(manager);

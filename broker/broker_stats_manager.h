@@ -39,6 +39,9 @@ void broker_stats_manager_free(struct broker_stats_manager *manager);
  * Valid until control returns to the loop, or as long as it is held. */
 struct stats_item *broker_stats_manager_item(struct broker_stats_manager *manager, enum stats_kind kind, struct slice topic, int32_t queue_id,
                                              struct slice group);
+/* The same without making one. */
+struct stats_item *broker_stats_manager_find(struct broker_stats_manager *manager, enum stats_kind kind, struct slice topic, int32_t queue_id,
+                                             struct slice group);
 /* The functions on items take NULL. */
 void stats_item_hold(struct stats_item *item);
 void stats_item_release(struct stats_item *item);

@@ -4,7 +4,6 @@
  * end of the queue, so 14 is answered 0 or 22 or not at all.
  */
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "broker/broker.h"
 #include "broker/client_registry.h"
@@ -47,15 +46,14 @@ static void question_fail(struct broker *broker, const struct reply_to *to)
         connection_close(connection);
 }
 
-/* MessageStore#checkInDiskByConsumeOffset: the first message lies further behind than what counts as memory (40 % of it). */
+/* MessageStore#checkInDiskByConsumeOffset: the first message lies further behind than what counts as memory. */
 static bool first_is_in_disk(struct broker *broker, struct slice topic, int32_t queue_id)
 {
     struct consume_queue *queue = message_store_queue(&broker->store, topic, queue_id, false, NULL);
     struct consume_queue_unit unit;
     if (queue == NULL || !consume_queue_get(queue, 0, &unit))
         return false;
-    int64_t memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) / 100 * 40;
-    return broker->store.log.committed_offset(broker->store.log.context) - unit.physical_offset > memory;
+    return broker->store.log.committed_offset(broker->store.log.context) - unit.physical_offset > broker->config.message_memory_bytes;
 }
 
 static void answer_offset(struct broker *broker, const struct reply_to *to, struct slice group, struct slice topic, int32_t queue_id,

@@ -8,7 +8,8 @@
  *
  * Tags are looked up in the queue's units; an SQL92 expression needs the records' properties, and clients do not look at them again.
  *
- * Any node serves reads. A follower that lags must not call a leader's offset illegal: what is beyond its own maximum is "nothing new" there, never 21.
+ * Any node serves reads. A follower must not call a leader's offset illegal, for it may lag or have trimmed more: what is beyond its own maximum is "nothing
+ * new" there, what is below its minimum is 20 with the same offset, never 21. With slaveReadEnable those that read far behind are pointed at a follower.
  *
  * Follows org.apache.rocketmq.broker.processor.PullMessageProcessor 4.9.8.
  */
@@ -59,6 +60,8 @@ struct pull {
     bool first; /* may be held and commits its offset */
     bool units_ahead;       /* the units it looks at were brought into memory */
     uint32_t records_ahead; /* and so many records, for an SQL92 expression */
+    int64_t broker_id, slow_broker_id; /* of the group: where to read, and where when it is far behind */
+    int64_t suggested_id; /* what the answer says */
     struct sql_program *program; /* of the request's own expression, once it was held with it; borrowed */
 };
 
@@ -75,6 +78,7 @@ struct cold_pull {
     struct cold_read read; /* first */
     struct reply_to reply_to;
     uint64_t started_us;
+    int64_t suggested_id;
     struct stats_item *queue_stats; /* STATS_GROUP_QUEUE; held */
     struct get_message_result result;
 };
@@ -108,12 +112,11 @@ static struct pull_filter tag_filter_of(const struct subscription_data *data)
 
 /* The four fields that clients unbox without a test. */
 static bool begin_answer(struct broker *broker, const struct reply_to *to, struct remoting_writer *writer, int32_t code,
-                         const struct get_message_result *result, int64_t next_offset)
+                         const struct get_message_result *result, int64_t next_offset, int64_t suggested_id)
 {
     if (!reply_begin(broker, to, writer, code, get_message_status_name(result->status)))
         return false;
-    /* 0: slaveReadEnable is off, and every node may be read anyway; an id without an address would break the client. */
-    remoting_writer_ext_i64(writer, "suggestWhichBrokerId", 0);
+    remoting_writer_ext_i64(writer, "suggestWhichBrokerId", suggested_id);
     remoting_writer_ext_i64(writer, "nextBeginOffset", next_offset);
     remoting_writer_ext_i64(writer, "minOffset", result->min_offset);
     remoting_writer_ext_i64(writer, "maxOffset", result->max_offset);
@@ -121,11 +124,43 @@ static bool begin_answer(struct broker *broker, const struct reply_to *to, struc
 }
 
 static void answer_empty(struct broker *broker, const struct reply_to *to, int32_t code, const struct get_message_result *result,
-                         int64_t next_offset)
+                         int64_t next_offset, int64_t suggested_id)
 {
     struct remoting_writer writer;
-    if (begin_answer(broker, to, &writer, code, result, next_offset))
+    if (begin_answer(broker, to, &writer, code, result, next_offset, suggested_id))
         reply_end(broker, to, &writer);
+}
+
+/* A follower that is there and has the log; -1 = any. 0: none. */
+static int64_t follower_id(const struct dledger_state *state, int64_t wanted)
+{
+    for (int i = 0; i < state->member_count; i++) {
+        const struct dledger_member *member = &state->members[i];
+        int64_t id = strtoll(member->id + 1, NULL, 10) + 1;
+        if (!member->self && member->connected && member->match_index != UINT64_MAX && member->broker_address[0] != 0 && (wanted < 0 || wanted == id))
+            return id;
+    }
+    return 0;
+}
+
+/* PullMessageProcessor's choice, with ids that the route has: a client that is given another one asks the leader for ever. Java's group default for slow
+ * readers is 1, and here 1 may be the leader, or away. */
+static int64_t suggest_broker(struct broker *broker, const struct pull *pull, const struct get_message_result *result)
+{
+    const struct log_view *log = &broker->store.log;
+    if (!broker->config.slave_read_enable)
+        return 0;
+    bool slow = result->last_physical_offset > 0 &&
+                log->committed_offset(log->context) - result->last_physical_offset > broker->config.message_memory_bytes;
+    int64_t wanted = slow ? pull->slow_broker_id : pull->broker_id;
+    if (wanted == 0)
+        return 0;
+    struct dledger_state state;
+    dledger_commit_log_state(broker->log, &state);
+    if (state.role != DLEDGER_LEADER) /* knows of no other one that it has the log */
+        return slow || wanted == broker->config.slave_id ? broker->config.slave_id : 0;
+    int64_t id = follower_id(&state, wanted);
+    return id == 0 && slow ? follower_id(&state, -1) : id;
 }
 
 /* queue_stats: NULL when nothing was found. */
@@ -175,13 +210,13 @@ static void answer_hot(struct broker *broker, const struct pull *pull, const str
             break;
     }
     bool complete = i == result->count;
-    if (!complete || !begin_answer(broker, to, &writer, RESPONSE_SUCCESS, result, result->next_begin_offset)) {
+    if (!complete || !begin_answer(broker, to, &writer, RESPONSE_SUCCESS, result, result->next_begin_offset, pull->suggested_id)) {
         while (i-- > 0) {
             if (pins[i] != NULL)
                 dledger_commit_log_unpin(broker->log, pins[i]);
         }
         if (!complete) /* removed between the look-up and here: the next pull learns the new minimum */
-            answer_empty(broker, to, RESPONSE_PULL_RETRY_IMMEDIATELY, result, pull->header.queue_offset);
+            answer_empty(broker, to, RESPONSE_PULL_RETRY_IMMEDIATELY, result, pull->header.queue_offset, pull->suggested_id);
         return;
     }
     struct connection *connection = remoting_server_find(broker->server, to->connection_id);
@@ -204,10 +239,11 @@ static void on_cold_read(struct broker *broker, struct cold_read *read, int code
     struct cold_pull *cold = (struct cold_pull *)read;
     struct remoting_writer writer;
     if (code == ERROR_NOT_FOUND) {
-        answer_empty(broker, &cold->reply_to, RESPONSE_PULL_RETRY_IMMEDIATELY, &cold->result, cold->result.next_begin_offset);
+        answer_empty(broker, &cold->reply_to, RESPONSE_PULL_RETRY_IMMEDIATELY, &cold->result, cold->result.next_begin_offset,
+                     cold->suggested_id);
     } else if (code != 0) {
         reply_simple(broker, &cold->reply_to, RESPONSE_SYSTEM_ERROR, "reading the log failed: %s", error_text(code));
-    } else if (begin_answer(broker, &cold->reply_to, &writer, RESPONSE_SUCCESS, &cold->result, cold->result.next_begin_offset)) {
+    } else if (begin_answer(broker, &cold->reply_to, &writer, RESPONSE_SUCCESS, &cold->result, cold->result.next_begin_offset, cold->suggested_id)) {
         remoting_writer_body(&writer);
         buffer_append(writer.out, read->bytes, read->size);
         reply_end(broker, &cold->reply_to, &writer);
@@ -231,6 +267,7 @@ static void answer_cold(struct broker *broker, const struct pull *pull, const st
     if (cold != NULL) {
         cold->reply_to = pull->reply_to;
         cold->started_us = pull->started_us;
+        cold->suggested_id = pull->suggested_id;
         cold->result = *result;
         cold->queue_stats = queue_stats;
         stats_item_hold(queue_stats);
@@ -248,7 +285,7 @@ static void answer_cold(struct broker *broker, const struct pull *pull, const st
             stats_item_release(queue_stats);
         free(cold);
         broker_stats_limit_hit(broker->stats, LIMIT_HIT_COLD_READS);
-        reply_simple(broker, &pull->reply_to, RESPONSE_SYSTEM_BUSY, "limit reached: too many pulls read old data from the disk");
+        reply_simple(broker, &pull->reply_to, RESPONSE_SERVICE_NOT_AVAILABLE, "limit reached: too many pulls read old data from the disk");
     }
 }
 
@@ -324,7 +361,8 @@ static void held_resume(struct broker *broker, void *context)
         struct get_message_result result = {.status = GET_MESSAGE_OFFSET_OVERFLOW_ONE};
         result.min_offset = message_store_min_offset(&broker->store, held->pull.header.topic, held->pull.header.queue_id);
         result.max_offset = message_store_max_offset(&broker->store, held->pull.header.topic, held->pull.header.queue_id);
-        answer_empty(broker, &held->pull.reply_to, RESPONSE_PULL_NOT_FOUND, &result, held->pull.header.queue_offset);
+        answer_empty(broker, &held->pull.reply_to, RESPONSE_PULL_NOT_FOUND, &result, held->pull.header.queue_offset,
+                     held->pull.suggested_id);
     } else if (connection != NULL) {
         held->pull.first = false;
         held->pull.units_ahead = false;
@@ -497,6 +535,7 @@ static void finish_pull(struct broker *broker, struct pull *pull, struct pull_fi
 
     bool leads = dledger_commit_log_accepting(broker->log);
     bool beyond = false;
+    pull->suggested_id = suggest_broker(broker, pull, &result);
     int32_t code = RESPONSE_PULL_NOT_FOUND;
     int64_t next_offset = result.next_begin_offset;
     switch (result.status) {
@@ -521,6 +560,8 @@ static void finish_pull(struct broker *broker, struct pull *pull, struct pull_fi
         break;
     case GET_MESSAGE_OFFSET_TOO_SMALL:
         code = leads ? RESPONSE_PULL_OFFSET_MOVED : RESPONSE_PULL_RETRY_IMMEDIATELY;
+        if (!leads)
+            next_offset = header->queue_offset;
         break;
     }
     bool commit = pull->first && leads && (header->sys_flag & PULL_COMMIT_OFFSET) != 0;
@@ -537,12 +578,14 @@ static void finish_pull(struct broker *broker, struct pull *pull, struct pull_fi
         return;
     }
     count_get(broker, &result, NULL, pull->started_us);
+    if (next_offset >= result.max_offset)
+        stats_item_set_fall(broker_stats_manager_find(broker->item_stats, STATS_GROUP_QUEUE, header->topic, header->queue_id, header->consumer_group), 0, 0);
     if (code == RESPONSE_PULL_NOT_FOUND && pull->first && (header->sys_flag & PULL_SUSPEND) != 0 && !to->oneway &&
         hold(broker, pull, filter, beyond))
         return;
     if (code == RESPONSE_PULL_OFFSET_MOVED)
         record_offset_moved(broker, pull, next_offset);
-    answer_empty(broker, to, code, &result, next_offset);
+    answer_empty(broker, to, code, &result, next_offset, pull->suggested_id);
 }
 
 static void refuse_expression(struct broker *broker, const struct reply_to *to, const struct subscription_data *data)
@@ -670,6 +713,8 @@ static void run_pull(struct broker *broker, struct pull *pull)
                      (const char *)group_name.data);
         return;
     }
+    pull->broker_id = group->broker_id;
+    pull->slow_broker_id = group->which_broker_when_consume_slowly;
     const struct topic_entry *topic = topic_config_find(broker->topics, name);
     if (topic == NULL) {
         reply_simple(broker, to, RESPONSE_TOPIC_NOT_EXIST, "topic[%.*s] not exist, apply first please!" FAQ_SUGGESTION, (int)name.size,
@@ -708,6 +753,7 @@ static void pull_message(struct broker *broker, struct request *request)
     pull.first = true;
     pull.units_ahead = false;
     pull.records_ahead = 0;
+    pull.suggested_id = 0;
     pull.program = NULL;
     run_pull(broker, &pull);
 }

@@ -21,6 +21,7 @@
 #include <stdlib.h>
 
 #include "broker/broker.h"
+#include "broker/order_topics.h"
 #include "broker/topic_config.h"
 #include "proto/headers.h"
 #include "proto/register_broker_body.h"
@@ -40,6 +41,8 @@
 #define GATHER_MS_MAX 1000u
 #define INPUT_MAX (4u << 20) /* an answer holds the order table, 1 MiB at most (namesrv_kv_config_manager.h) */
 #define READ_BYTES 16384u
+#define TOPIC_PLAIN_BYTES 160u            /* of a topic in the plain form, beside its name twice */
+#define BODY_PLAIN_MAX (12u * 1024 * 1024) /* of 16 MiB; what is larger is compressed */
 
 enum link_state { LINK_WAITING, LINK_RESOLVING, LINK_CONNECTING, LINK_CONNECTED, LINK_CLOSED };
 
@@ -79,6 +82,7 @@ struct registrar {
     int64_t goodbye_id; /* what we were registered as when the stop began: the log may be gone when the last 104 leaves */
     int32_t next_opaque;
     struct buffer body; /* of 103, kept between uses */
+    bool compressed;    /* the body */
     void (*stopped)(void *argument);
     void *stopped_argument;
 };
@@ -104,23 +108,58 @@ static bool leads(struct registrar *registrar, uint64_t *term)
     return registrar->leads_term == state.term;
 }
 
+/* With auto-creation off at run time the model stays in the table, but nobody shall be sent here for an unknown topic. */
+static bool is_announced(const struct broker *broker, const struct topic_entry *entry)
+{
+    return !entry->deleting && (broker->config.auto_create_topic_enable || !slice_equal_text(entry->config.name, TOPIC_AUTO_CREATE));
+}
+
+static struct topic_config announced(const struct broker *broker, const struct topic_entry *entry)
+{
+    struct topic_config config = entry->config;
+    config.perm &= broker->config.broker_permission | ~(PERM_READ | PERM_WRITE); /* what both allow */
+    return config;
+}
+
+/* The plain form says each name twice: some 40,000 long ones pass the limit of a frame. */
+static void encode_compressed(struct registrar *registrar, const struct data_version *version)
+{
+    struct broker *broker = registrar->broker;
+    struct register_broker_body body = {.version = *version, .topics = malloc((broker->topics->count + 1) * sizeof *body.topics)};
+    if (body.topics == NULL) {
+        registrar->body.failed = true;
+        return;
+    }
+    for (const struct topic_entry *entry = broker->topics->entries; entry != NULL; entry = entry->hh.next) {
+        if (is_announced(broker, entry))
+            body.topics[body.topic_count++] = announced(broker, entry);
+    }
+    register_broker_body_encode(&body, true, &registrar->body);
+    free(body.topics);
+}
+
 static void encode_topics(struct registrar *registrar)
 {
     struct broker *broker = registrar->broker;
     const struct topic_config_table *topics = broker->topics;
     struct data_version version = {.timestamp_ms = topics->version.timestamp_ms, .counter = topics->version.counter};
-    int32_t broker_perm = broker->config.broker_permission;
+    size_t plain_size = 0;
+    for (const struct topic_entry *entry = topics->entries; entry != NULL; entry = entry->hh.next)
+        plain_size += TOPIC_PLAIN_BYTES + 2 * entry->config.name.size;
+    registrar->compressed = broker->config.compressed_register || plain_size > BODY_PLAIN_MAX;
     buffer_clear(&registrar->body);
-    register_broker_body_begin(&registrar->body, &version);
-    for (const struct topic_entry *entry = topics->entries; entry != NULL; entry = entry->hh.next) {
-        /* With auto-creation off at run time the model stays in the table, but nobody shall be sent here for an unknown topic. */
-        if (entry->deleting || (!broker->config.auto_create_topic_enable && slice_equal_text(entry->config.name, TOPIC_AUTO_CREATE)))
-            continue;
-        struct topic_config config = entry->config;
-        config.perm &= broker_perm | ~(PERM_READ | PERM_WRITE); /* what both allow */
-        register_broker_body_add(&registrar->body, &config);
+    if (registrar->compressed) {
+        encode_compressed(registrar, &version);
+    } else {
+        register_broker_body_begin(&registrar->body, &version);
+        for (const struct topic_entry *entry = topics->entries; entry != NULL; entry = entry->hh.next) {
+            if (!is_announced(broker, entry))
+                continue;
+            struct topic_config config = announced(broker, entry);
+            register_broker_body_add(&registrar->body, &config);
+        }
+        register_broker_body_end(&registrar->body);
     }
-    register_broker_body_end(&registrar->body);
 }
 
 static void encode_registration(struct registrar *registrar, struct link *link)
@@ -139,6 +178,8 @@ static void encode_registration(struct registrar *registrar, struct link *link)
         .has_broker_id = true,
         .body_crc32 = register_broker_body_crc(buffer_slice(&registrar->body)),
         .has_body_crc32 = true,
+        .compressed = registrar->compressed,
+        .has_compressed = registrar->compressed,
         .leader_term = (int64_t)term,
         .has_leader_term = leading,
     };
@@ -254,6 +295,14 @@ static bool any_connected(const struct registrar *registrar)
     return false;
 }
 
+static bool is_first_connected(const struct link *link)
+{
+    const struct link *first = link->registrar->links;
+    while (first->state != LINK_CONNECTED && first != link)
+        first++;
+    return first == link;
+}
+
 static void on_answer(struct link *link, uint8_t *frame, size_t size)
 {
     struct remoting_command command;
@@ -280,6 +329,8 @@ static void on_answer(struct link *link, uint8_t *frame, size_t size)
             LOG_INFO("name server %s:%s: registered", link->host, link->port);
         link->complained = false;
         link->back_off_ms = BACK_OFF_MIN_MS;
+        if (is_first_connected(link)) /* tables of several name servers may differ; one counts */
+            order_topics_take(link->registrar->broker, command.body);
     }
     uv_timer_start(&link->timer, on_link_timer, (uint64_t)link->registrar->broker->config.register_name_server_period, 0);
 }

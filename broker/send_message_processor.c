@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "broker/broker.h"
 #include "broker/broker_stats.h"
@@ -602,6 +603,17 @@ static void refuse_queue(struct broker *broker, const struct send_context *conte
            config->multi_tag ? "MULTI_TAG" : "SINGLE_TAG", config->topic_sys_flag, config->order ? "true" : "false", peer);
 }
 
+/* The time as UtilAll#timeMillisToHumanString2 writes it. */
+static void refuse_until(struct broker *broker, const struct reply_to *to, int64_t open_ms)
+{
+    time_t seconds = (time_t)(open_ms / 1000);
+    struct tm time;
+    char text[32] = "";
+    if (localtime_r(&seconds, &time) != NULL)
+        (void)strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &time);
+    refuse(broker, to, RESPONSE_SYSTEM_ERROR, "broker unable to service, until %s,%03d", text, (int)(open_ms % 1000));
+}
+
 static void run_send(struct broker *broker, struct send_context *context)
 {
     const struct send_message_request_header *header = &context->header;
@@ -610,7 +622,7 @@ static void run_send(struct broker *broker, struct send_context *context)
 
     int64_t open_ms = broker->config.start_accept_send_request_time_stamp;
     if (open_ms > 0 && env_now_ms(&broker->env) < open_ms) {
-        refuse(broker, to, RESPONSE_SYSTEM_ERROR, "broker unable to service, until %lld", (long long)open_ms);
+        refuse_until(broker, to, open_ms);
         return;
     }
     struct topic_entry *topic = topic_config_find(broker->topics, name);

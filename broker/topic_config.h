@@ -14,7 +14,7 @@ struct broker;
 struct consume_queue;
 struct message_store;
 
-#define TOPIC_CONFIG_TABLE_MAX 65536u   /* topics in all; more are refused */
+#define TOPIC_CONFIG_TABLE_MAX 131072u   /* topics in all; more are refused */
 #define TOPIC_CONFIG_QUEUES_MAX 65536u  /* queue ids that an entry caches */
 #define TOPIC_CONFIG_WAITERS_MAX 4096u  /* sends that wait for topics to be made, in all */
 

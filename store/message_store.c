@@ -254,6 +254,11 @@ int message_store_delete_topic(struct message_store *store, struct slice topic)
     return 0;
 }
 
+uint64_t message_store_not_indexed(const struct message_store *store)
+{
+    return store->index == NULL ? 0 : store->index->not_indexed;
+}
+
 int message_store_trim(struct message_store *store, int64_t physical_offset)
 {
     struct queue_table *table = store->queues;

@@ -10,6 +10,7 @@
 #include "broker/broker.h"
 #include "broker/listener.h"
 #include "broker/namesrv.h"
+#include "broker/order_topics.h"
 #include "broker/registrar.h"
 #include "broker/topic_config.h"
 #include "tests/lib/fake_server.h"
@@ -25,6 +26,11 @@ void dledger_commit_log_state(const struct dledger_commit_log *log, struct dledg
     *out = state;
 }
 
+void order_topics_take(struct broker *unused, struct slice body)
+{
+    (void)unused;
+    (void)body;
+}
 bool dledger_commit_log_accepting(const struct dledger_commit_log *log)
 {
     (void)log;
