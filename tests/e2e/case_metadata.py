@@ -161,6 +161,7 @@ def offset_questions_are_never_answered_wrongly_without_a_leader():
 
 @case
 def a_deleted_topic_begins_anew():
+    """C12: no file, offset or message of the old topic remains on any node."""
     with Cluster() as cluster:
         cluster.create_topic("T", 2)
         for i in range(6):
@@ -235,6 +236,7 @@ def raw_requests(connection):
 
 @case
 def a_queue_lock_outlives_the_leader():
+    """G12: a new leader knows every owner and grants what is free."""
     with Cluster() as cluster:
         cluster.create_topic("T", 4)
         leader = cluster.leader()

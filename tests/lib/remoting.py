@@ -183,6 +183,23 @@ def pull_fields(topic, queue, offset, group="e2e-consumer", hold_ms=0, count=32)
             "expressionType": "TAG"}
 
 
+def batch_body(members):
+    """Body of a batch: members are (body, properties) or (body, properties, flag)."""
+    parts = []
+    for member in members:
+        body, properties, flag = (*member, 0)[:3]
+        properties = properties.encode() if isinstance(properties, str) else properties
+        parts.append(struct.pack(">iiiii", 22 + len(body) + len(properties), 0, 0, flag, len(body)) + body
+                     + struct.pack(">h", len(properties)) + properties)
+    return b"".join(parts)
+
+
+def parse_properties(text):
+    """As Java reads them: pieces that are no pair are nothing, and the last of a name counts."""
+    pairs = (piece.split("\x01", 1) for piece in text.split("\x02"))
+    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2 and pair[0] and pair[1]}
+
+
 class Record:
     """One stored message."""
 

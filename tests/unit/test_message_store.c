@@ -605,6 +605,32 @@ START_TEST(offset_by_time)
 }
 END_TEST
 
+/* C4: all files behind a queue are gone: minimum and maximum meet, who asks before is sent there, and new messages go on from there. */
+START_TEST(everything_expired)
+{
+    for (int64_t i = 0; i < 2 * CQ_UNITS + 20; i++)
+        append_to_log((struct spec){"T", 0, i, "", 1, 0, 1});
+    int64_t count = fake.count;
+    dispatch_ok(0, fake.count);
+    fake.min = fake.end;
+    ck_assert_int_eq(message_store_trim(&store, fake.min), 0);
+    for (int restarts = 0; restarts < 2; restarts++) {
+        ck_assert_int_eq(message_store_min_offset(&store, SLICE_LITERAL("T"), 0), count);
+        ck_assert_int_eq(message_store_max_offset(&store, SLICE_LITERAL("T"), 0), count);
+        for (int64_t offset = 0; offset < count; offset += 500) {
+            ck_assert_int_eq(get("T", 0, offset, 32, NULL), GET_MESSAGE_OFFSET_TOO_SMALL);
+            ck_assert_int_eq(result.next_begin_offset, count);
+        }
+        ck_assert_int_eq(get("T", 0, count, 32, NULL), GET_MESSAGE_OFFSET_OVERFLOW_ONE);
+        restart(fake.end);
+    }
+    append_to_log((struct spec){"T", 0, count, "", 1, 0, 1});
+    dispatch_ok((int)count, fake.count);
+    ck_assert_int_eq(get("T", 0, count, 32, NULL), GET_MESSAGE_FOUND);
+    ck_assert_int_eq(message_store_min_offset(&store, SLICE_LITERAL("T"), 0), count);
+}
+END_TEST
+
 START_TEST(single_records)
 {
     fill(50);
@@ -1243,6 +1269,7 @@ int main(void)
     tcase_add_test(tcase, batch_limits);
     tcase_add_test(tcase, scan_limits);
     tcase_add_test(tcase, offset_by_time);
+    tcase_add_test(tcase, everything_expired);
     tcase_add_test(tcase, single_records);
     tcase_add_test(tcase, query_by_key);
     tcase_add_test(tcase, query_over_many_files);

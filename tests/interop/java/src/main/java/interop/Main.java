@@ -52,6 +52,7 @@ public final class Main {
         boolean quick = names.remove("--quick");
         List<Scenario> all = new ArrayList<>();
         all.addAll(Consuming.scenarios()); // these wait most, so they start first
+        all.addAll(Filtering.scenarios());
         all.addAll(Producing.scenarios());
         all.addAll(Exchange.scenarios());
         all.addAll(MixedGroup.scenarios());
