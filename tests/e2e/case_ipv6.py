@@ -50,8 +50,11 @@ def check_record(cluster, node, data, position, born):
 
 @case
 def ipv6():
-    settings = ["bindAddress=::", "brokerIP1=::1", "autoCreateTopicEnable=true"]
-    with Cluster(nodes=3, settings=settings) as cluster:
+    cluster = Cluster(nodes=3, settings=["bindAddress=::", "brokerIP1=::1"])
+    # The peers too, and with them the name servers.
+    cluster.settings += ["dLegerPeers=" + ";".join(f"n{i}-[::1]:{cluster.peer_port(i)}" for i in range(3)),
+                         "namesrvAddr=" + ";".join(f"[::1]:{cluster.base + i}" for i in range(3))]
+    with cluster:
         address = remoting.leader_address(f"[::1]:{cluster.base}")
         node = cluster.leader()
         check(address == v6(cluster, node), f"the route says {address}")
