@@ -249,7 +249,8 @@ static struct bench_options options_of(int batch, int serialize_type)
                                   .batch = batch,
                                   .serialize_type = serialize_type,
                                   .window = 1,
-                                  .connections = 1};
+                                  .connections = 1,
+                                  .topics = 1};
 }
 
 START_TEST(test_bench_frames)
