@@ -111,6 +111,16 @@ final class Filtering {
         send(f, f.producer(), "m");
         DefaultMQPullConsumer consumer = f.pull();
         MessageQueue queue = f.queue(0);
+        // It learns of the brokers with its first pull, and of their version with the heart-beat behind that, up to 30 s later.
+        Check.equal(PullStatus.FOUND, consumer.pull(queue, "*", 0, 1).getPullStatus(), "status of a pull without a filter");
+        Check.becomes(35, true, () -> {
+            consumer.getDefaultMQPullConsumerImpl().getRebalanceImpl().getmQClientFactory().sendHeartbeatToAllBrokerWithLock();
+            try {
+                return consumer.pull(queue, MessageSelector.bySql(SQL), 0, 1) != null;
+            } catch (MQClientException e) {
+                return false;
+            }
+        }, "a first pull by SQL92");
         for (boolean bySql : new boolean[] {true, false}) {
             List<String> bodies = new ArrayList<>();
             for (long next = 0; next < COUNT;) {
