@@ -15,6 +15,7 @@
 #include "store/log_sink.h"
 
 #define GIVE_WAY_MS 60u
+#define GIVE_WAY_PAUSE_MS 250u
 
 void raft_driver_fail(struct raft_driver *driver, const struct error *error)
 {
@@ -189,8 +190,10 @@ static void send_message(struct raft_driver *driver, struct raft_message *messag
         if (result->pre_vote && !result->vote_granted && raft_current_term(&driver->raft) > result->term &&
             raft_driver_guarded(driver, GUARD_PRE_VOTE_TERM))
             result->term = raft_current_term(&driver->raft);
-        /* Two that promise each other their votes at the same time would both stand and both lose. */
-        if (result->pre_vote && result->vote_granted && message->server_id < driver->options.id)
+        /* Two that promise each other their votes at the same time would both stand and both lose. Once in a while only: who asks again and again
+         * may reach nobody but us. */
+        if (result->pre_vote && result->vote_granted && message->server_id < driver->options.id &&
+            raft_driver_now(driver) >= driver->give_way_ms + GIVE_WAY_PAUSE_MS)
             driver->give_way_ms = raft_driver_now(driver) + GIVE_WAY_MS;
         out.type = PEER_REQUEST_VOTE_RESULT;
         out.flags = (uint16_t)((result->vote_granted ? PEER_VOTE_GRANTED : 0) | (result->pre_vote ? PEER_VOTE_PRE : 0));
