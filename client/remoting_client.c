@@ -128,12 +128,36 @@ int remoting_client_end(struct remoting_client *client, struct remoting_call *ca
             remoting_client_slot_release(client, call);
         return ERROR_NO_MEMORY;
     }
+    if (call != NULL) {
+        call->frame_start = writer->frame_start;
+        call->frame_size = connection->out.size - writer->frame_start;
+    }
     remoting_connection_mark_dirty(connection);
     return 0;
 }
 
+/* Takes the request of a call that is over out of the buffer of a connection that is not made yet: it may have gone to
+ * somebody else by the time that this one is. */
+static void drop_unsent(struct remoting_client *client, const struct remoting_call *call)
+{
+    struct remoting_connection *connection = call->connection;
+    struct buffer *out = &connection->out;
+    if (connection->state == OPEN || connection->state == CLOSED)
+        return;
+    size_t end = call->frame_start + call->frame_size;
+    assert(client->beginning_connection != connection && end <= out->size);
+    memmove(out->data + call->frame_start, out->data + end, out->size - end);
+    out->size -= call->frame_size;
+    for (uint32_t i = 0; i < client->slot_count; i++) {
+        struct remoting_call *other = client->slots[i].call;
+        if (other != NULL && other->connection == connection && other->frame_start > call->frame_start)
+            other->frame_start -= call->frame_size;
+    }
+}
+
 void remoting_client_cancel(struct remoting_client *client, struct remoting_call *call)
 {
+    drop_unsent(client, call);
     remoting_client_slot_release(client, call);
 }
 
@@ -187,6 +211,7 @@ static void expire_calls(struct remoting_client *client, int64_t now)
             continue;
         struct remoting_connection *connection = call->connection;
         int64_t sent = call->sent_ms;
+        drop_unsent(client, call);
         remoting_client_slot_release(client, call);
         call->maybe_sent = connection->state == OPEN;
         /* Silence since the request was sent: the peer may be stopped or cut off without a reset, so the next request

@@ -43,6 +43,7 @@ struct remoting_call {
     int64_t sent_ms;
     int64_t deadline_ms;
     uint32_t slot; /* in the table of unanswered requests */
+    size_t frame_start, frame_size; /* in the connection's buffer, while the connection is being made */
 };
 
 /* A delay on the loop thread; embedded likewise. */
@@ -96,7 +97,8 @@ int remoting_client_begin(struct remoting_client *client, const char *address, s
 /* Takes the frame. On failure (ERROR_NO_MEMORY: the frame outgrew REMOTING_CLIENT_OUT_MAX) it is undone and done is
  * not called. */
 int remoting_client_end(struct remoting_client *client, struct remoting_call *call, struct remoting_writer *writer);
-/* Forgets an unanswered call; done is not called. */
+/* Forgets an unanswered call; done is not called. Its request does not leave any more if its connection is not made
+ * yet. */
 void remoting_client_cancel(struct remoting_client *client, struct remoting_call *call);
 
 /* Begins the answer to a peer's request; ext fields and body follow through the writer, then remoting_client_answer_end.

@@ -1,8 +1,10 @@
 /* What a producer can be told about a send: batches, queues of one's choice, hooks, retries, the namespace.
  */
 #include <check.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "proto/message.h"
@@ -498,6 +500,65 @@ START_TEST(test_trace)
 }
 END_TEST
 
+/* --- a connection that comes too late ---- */
+
+static int sends_that_arrive(int listener, int wait_ms)
+{
+    struct buffer in;
+    int count = 0;
+    struct pollfd polls[8] = {{listener, POLLIN, 0}};
+    nfds_t open = 1;
+    buffer_init(&in, 0);
+    for (int64_t end = fake_cluster_now_ms() + wait_ms; fake_cluster_now_ms() < end && open < 8;) {
+        if (poll(polls, open, 50) <= 0)
+            continue;
+        if (polls[0].revents & POLLIN)
+            polls[open++] = (struct pollfd){accept(listener, NULL, NULL), POLLIN, 0};
+        for (nfds_t i = 1; i < open; i++) {
+            uint8_t *at = buffer_reserve(&in, 65536);
+            ssize_t n = polls[i].revents & POLLIN ? recv(polls[i].fd, at, 65536, 0) : 0;
+            in.size += n > 0 ? (size_t)n : 0;
+            if (polls[i].revents != 0 && n <= 0)
+                polls[i].events = 0; /* a filler that was closed */
+        }
+    }
+    for (size_t at = 0; at < in.size;) {
+        struct remoting_command command;
+        int64_t size = remoting_frame_size(slice_of(in.data + at, in.size - at));
+        ck_assert_int_gt(size, 0);
+        ck_assert_int_eq(remoting_command_decode(in.data + at, (size_t)size, &command), 0);
+        count += command.code == REQUEST_SEND_MESSAGE_V2;
+        at += (size_t)size;
+    }
+    for (nfds_t i = 1; i < open; i++)
+        close(polls[i].fd);
+    buffer_close(&in);
+    return count;
+}
+
+/* What was given up while its connection was being made, and sent to another broker, does not arrive there after all. */
+START_TEST(test_late_connection)
+{
+    struct ledgermq_send_result result;
+    struct fake_server *full = &cluster.brokers[0];
+    fake_server_stop(full);
+    int fillers[2], listener = fake_server_full_backlog(full->port, fillers);
+    options.send_timeout_ms = 2400;
+    make_producer();
+    for (int64_t took = 0; took < 500;) {
+        int64_t begin = fake_cluster_now_ms();
+        ck_assert_msg(ledgermq_send(producer, &plain, &result, &error) == LEDGERMQ_OK, "%s", error.message);
+        ck_assert_str_eq(result.queue.broker_name, "broker-1");
+        took = fake_cluster_now_ms() - begin;
+    }
+    for (int i = 0; i < 2; i++)
+        close(fillers[i]);
+    ck_assert_int_eq(sends_that_arrive(listener, 2500), 0);
+    close(listener);
+    fake_server_start(full, full->port, full->script, full->context);
+}
+END_TEST
+
 /* --- namespace ---- */
 
 START_TEST(test_namespace)
@@ -569,6 +630,7 @@ int main(void)
     tcase_add_test(tcase, test_own_retry_codes);
     tcase_add_test(tcase, test_timeout_of_one_send);
     tcase_add_test(tcase, test_silent_machine);
+    tcase_add_test(tcase, test_late_connection);
     tcase_add_test(tcase, test_trace);
     tcase_add_test(tcase, test_namespace);
     tcase_add_test(tcase, test_bad_options);
