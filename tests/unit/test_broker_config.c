@@ -203,6 +203,10 @@ START_TEST(changes_while_running)
     ck_assert_int_eq(config.broker_permission, 6);
     ck_assert_int_eq(broker_config_change(&config, SLICE_LITERAL("listenPort"), SLICE_LITERAL("1"), &error), ERROR_INVALID);
     ck_assert(strstr(error.message, "restart") != NULL);
+    ck_assert_int_eq(broker_config_may_change(SLICE_LITERAL("brokerPermission"), SLICE_LITERAL("9"), &error), ERROR_INVALID);
+    ck_assert_int_eq(broker_config_may_change(SLICE_LITERAL("brokerPermission"), SLICE_LITERAL("4"), &error), 0);
+    ck_assert_int_eq(config.broker_permission, 6); /* only asked */
+    ck_assert_int_eq(broker_config_may_change(SLICE_LITERAL("logDir"), SLICE_LITERAL("/x"), &error), ERROR_INVALID);
     ck_assert_int_eq(broker_config_change(&config, SLICE_LITERAL("nothing"), SLICE_LITERAL("1"), &error), ERROR_NOT_FOUND);
     ck_assert_int_eq(broker_config_change(&config, SLICE_LITERAL("haListenPort"), SLICE_LITERAL("1"), &error), ERROR_INVALID);
 }

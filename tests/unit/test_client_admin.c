@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "client/admin/bench.h"
+#include "client/admin/message_trace.h"
 #include "proto/headers.h"
 #include "proto/json.h"
 #include "proto/kv_table.h"
@@ -375,6 +376,34 @@ START_TEST(test_bench_processes)
 }
 END_TEST
 
+/* As the Java clients write them: 4.9.8, one without offsetMsgId, a consumer's two, and what is none. */
+START_TEST(test_message_trace)
+{
+    static const char text[] = "Pub\0011700000000000\001R\001pg\001T\001ID1\001tag\001keys\001127.0.0.1:10911\0015\00112\0010\001OFFSET\001true\002"
+                               "Pub\0011700000000001\001R\001pg\001T\001ID2\001\001\001h\0015\0013\0010\001false\002"
+                               "nonsense\001x\002"
+                               "SubBefore\0011700000000002\001R\001cg\001REQ\001ID1\0010\001keys\002"
+                               "SubAfter\001REQ\001ID1\0017\001true\001keys\0010\0011700000000003\001cg\002"
+                               "SubAfter\001REQ\001ID1\0019\001false\002Pub\001cut";
+    struct slice rest = slice_of_text(text);
+    struct message_trace trace;
+    ck_assert(message_trace_next(&rest, &trace));
+    ck_assert(trace.type == TRACE_PUB && trace.success && trace.time_ms == 1700000000000 && trace.cost_ms == 12);
+    ck_assert(slice_equal_text(trace.group, "pg") && slice_equal_text(trace.message_id, "ID1"));
+    ck_assert(message_trace_next(&rest, &trace));
+    ck_assert(trace.type == TRACE_PUB && !trace.success && slice_equal_text(trace.message_id, "ID2"));
+    ck_assert(message_trace_next(&rest, &trace));
+    ck_assert(trace.type == TRACE_SUB_BEFORE && slice_equal_text(trace.group, "cg"));
+    ck_assert(message_trace_next(&rest, &trace));
+    ck_assert(trace.type == TRACE_SUB_AFTER && trace.success && trace.cost_ms == 7 && trace.time_ms == 1700000000003 && slice_equal_text(trace.group, "cg"));
+    ck_assert(message_trace_next(&rest, &trace));
+    ck_assert(trace.type == TRACE_SUB_AFTER && !trace.success && trace.group.size == 0);
+    ck_assert(!message_trace_next(&rest, &trace));
+    rest = slice_of(NULL, 0);
+    ck_assert(!message_trace_next(&rest, &trace));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("client_admin");
@@ -396,5 +425,8 @@ int main(void)
     tcase_add_test(bench, test_bench_histogram);
     tcase_add_test(bench, test_bench_processes);
     suite_add_tcase(suite, bench);
+    TCase *trace = tcase_create("trace");
+    tcase_add_test(trace, test_message_trace);
+    suite_add_tcase(suite, trace);
     return run_suite(suite);
 }

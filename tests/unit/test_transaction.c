@@ -125,6 +125,11 @@ START_TEST(checks_and_immunity)
     ck_assert_int_eq(restore(&copy, &set), 0);
     ck_assert_int_eq(half_set_find(&copy, 2)->checks, HALF_SET_CHECKS_MAX);
     ck_assert_int_eq(half_set_find(&copy, 0)->immunity_s, 5);
+    half_set_resumed(&set, 77);
+    half_set_resumed(&set, 2);
+    ck_assert_uint_eq(half_set_find(&set, 2)->checks, 0);
+    half_set_checked(&set, 2);
+    ck_assert_uint_eq(half_set_find(&set, 2)->checks, 1);
 
     ck_assert(!transaction_check_due(7000, 1000, -1, 6000));
     ck_assert(transaction_check_due(7001, 1000, -1, 6000));
