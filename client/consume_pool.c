@@ -22,6 +22,8 @@ struct consume_pool {
     struct pool_thread threads[];
 };
 
+/* A job that finds others waiting wakes nobody: whoever takes one of them wakes the next thread if some are left. So a
+ * pull's messages do not wake all threads at once for work that one does in no time. */
 static void thread_main(void *argument)
 {
     struct pool_thread *thread = argument;
@@ -37,6 +39,8 @@ static void thread_main(void *argument)
         if (pool->jobs == NULL)
             pool->jobs_end = &pool->jobs;
         pool->waiting--;
+        if (pool->jobs != NULL)
+            uv_cond_signal(&pool->some);
         thread->begun_ns = uv_hrtime();
         uv_mutex_unlock(&pool->lock);
         job->run(job);
@@ -100,8 +104,8 @@ void consume_pool_submit(struct consume_pool *pool, struct pool_job *job)
     uv_mutex_lock(&pool->lock);
     *pool->jobs_end = job;
     pool->jobs_end = &job->next;
-    pool->waiting++;
-    uv_cond_signal(&pool->some);
+    if (pool->waiting++ == 0)
+        uv_cond_signal(&pool->some);
     uv_mutex_unlock(&pool->lock);
 }
 

@@ -143,7 +143,8 @@ LEDGERMQ_API int ledgermq_push_consumer_start(struct ledgermq_push_consumer *con
 /* Reads no more until _resume; what is read ahead is still consumed. */
 LEDGERMQ_API void ledgermq_push_consumer_suspend(struct ledgermq_push_consumer *consumer);
 LEDGERMQ_API void ledgermq_push_consumer_resume(struct ledgermq_push_consumer *consumer);
-/* The queues this member reads at the moment. Caller frees *queues with ledgermq_queues_free(). LEDGERMQ_NO_MEMORY. */
+/* The queues this member reads at the moment, those of the group's retry topic (%RETRY%group) among them. Caller frees
+ * *queues with ledgermq_queues_free(). LEDGERMQ_NO_MEMORY. */
 LEDGERMQ_API int ledgermq_push_consumer_queues(struct ledgermq_push_consumer *consumer, struct ledgermq_queue **queues,
                                                size_t *count, struct ledgermq_error *error);
 /* Waits for the calls that run, drops what is read ahead, stores offsets, frees locks, leaves the group. Not from the
