@@ -109,6 +109,10 @@ static void run_frame(struct broker *broker, struct connection *connection, uint
     }
     if (raw.size > 0 && (row->flags & PROCESSOR_FORWARD) != 0 && forward_request(broker->forward, &request, row))
         return;
+    if ((row->flags & PROCESSOR_QUESTION) != 0 && dledger_commit_log_stood_still(broker->log)) {
+        connection_close(connection); /* as without a leader: asked again, by then it shows who leads */
+        return;
+    }
     row->handler(broker, &request);
 }
 
@@ -158,10 +162,11 @@ bool processor_run_forwarded(struct broker *broker, uint64_t forward_connection_
         forward_reply_none(broker->forward, forward_connection_id);
     if (row == NULL || (row->flags & PROCESSOR_FORWARD) == 0) {
         reply_not_supported(broker, &request);
+    } else if ((row->flags & PROCESSOR_QUESTION) != 0 &&
+               (!dledger_commit_log_accepting(broker->log) || dledger_commit_log_stood_still(broker->log))) {
+        forward_reply_none(broker->forward, forward_connection_id);
     } else if (dledger_commit_log_accepting(broker->log)) {
         row->handler(broker, &request);
-    } else if ((row->flags & PROCESSOR_QUESTION) != 0) {
-        forward_reply_none(broker->forward, forward_connection_id);
     } else {
         reply_simple(broker, &request.reply_to, RESPONSE_SERVICE_NOT_AVAILABLE, "%s", dledger_commit_log_why_not(broker->log));
     }

@@ -130,6 +130,8 @@ int dledger_commit_log_append_copy(struct dledger_commit_log *log, enum ledger_e
 
 /* Leads and accepts appends. Cheap. */
 bool dledger_commit_log_accepting(const struct dledger_commit_log *log);
+/* This process stood still for so long, just now, that another member may lead without our knowing: what was read from the tables may be old. */
+bool dledger_commit_log_stood_still(const struct dledger_commit_log *log);
 /* Why not, as a remark for clients: "no leader", "not the leader, leader is n1", "disk full: ...", ... */
 const char *dledger_commit_log_why_not(const struct dledger_commit_log *log);
 void dledger_commit_log_state(const struct dledger_commit_log *log, struct dledger_state *state);

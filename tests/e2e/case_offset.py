@@ -52,13 +52,16 @@ def offsets_of_a_node_that_was_away():
 
 @case
 def offsets_after_a_partition():
-    """O3: a leader that was cut off comes back and changes nothing that was committed meanwhile."""
+    """O3: a leader that was cut off comes back and changes nothing that was committed meanwhile, nor does it answer what it knew before."""
     with Cluster() as cluster:
         cluster.create_topic("T", 2)
         old = cluster.leader()
         pid = cluster.pid(old)
         check(insist(cluster, UPDATE_OFFSET, offset_fields("g", "T", 0, 10)).code == 0, "15")
-        with remoting.Connection(cluster.broker(old)) as client:
+        with remoting.Connection(cluster.broker(old)) as client, remoting.Connection(cluster.broker(old)) as asking, \
+                remoting.Connection(cluster.broker(old)) as looking:
+            check(asking.request(QUERY_OFFSET, offset_fields("g", "T", 0)).ext["offset"] == "10", "14")
+            check(looking.request(remoting.MAX_OFFSET, {"topic": "T", "queueId": 0}).ext["offset"] == "0", "30")
             # Gathered by the old leader and never in the log.
             client.send(UPDATE_OFFSET, offset_fields("g", "T", 0, 11), oneway=True)
             client.send(UPDATE_OFFSET, offset_fields("g", "T", 1, 11), oneway=True)
@@ -68,8 +71,18 @@ def offsets_after_a_partition():
                 with remoting.Connection(cluster.broker(new)) as other:
                     check(other.request(UPDATE_OFFSET, offset_fields("g", "T", 0, 500)).code == 0, "15")
                     check(other.request(UPDATE_OFFSET, offset_fields("g", "T", 1, 500)).code == 0, "15")
+                    check(other.request(remoting.SEND_V2, remoting.send_fields("T", 0), b"x").code == 0, "send")
+                # Wait in its sockets when it goes on, and it still believes to lead.
+                questions = (asking, asking.send(QUERY_OFFSET, offset_fields("g", "T", 0)), "500"), \
+                    (looking, looking.send(remoting.MAX_OFFSET, {"topic": "T", "queueId": 0}), "1")
             finally:
                 os.kill(pid, signal.SIGCONT)
+            for connection, opaque, expected in questions:
+                try:
+                    answer = connection.answer(opaque)
+                    check(answer.code == 0 and answer.ext["offset"] == expected, f"O3: answered from before: {answer}, {expected} was expected")
+                except ConnectionError:
+                    pass
             time.sleep(0.5)
         found, _ = wait_for("equal tables", 10, lambda: alike(cluster))
         check(found["offsets"]["offsetTable"]["T@g"] == {"0": 500, "1": 500}, f"O3: {found['offsets']}")
