@@ -6,8 +6,9 @@
  *
  * 1. At every connect, and 30 s after the last answer, the whole table goes out as one 103. It is small and nothing is ever skipped, so that a name
  *    server that restarted, missed something or was told by an older leader is right again after one frame.
- * 2. A change of role or topics sets `changed`; one timer gathers all changes of a loop turn, then all links send. A change of topics waits longer the
- *    bigger the table is, so that thousands of topics made one after the other do not cost a registration of thousands of topics each.
+ * 2. A change of role or topics sets `changed`; one timer gathers all changes of a loop turn, then all links send. That is at once, for a client that
+ *    made a topic by its first send asks for its route next, and after a 17 not again for 30 s. Only large tables are not sent whenever a topic is made in
+ *    a row of thousands: then a change waits until the last table is as long ago as its size says.
  * 3. A link has one frame under way at a time: a change meanwhile is sent when that frame has left. So a name server that does not read
  *    costs one frame of memory.
  * 4. A name server that is there again is registered at within a second: a refused connect is tried again within half a second, one that nobody
@@ -35,8 +36,9 @@
 #define CONNECT_MS 1000
 #define PROBE_SECONDS 1
 #define GOODBYE_MS 500
-/* A table is said again for a change of topics when the last one of so many bytes (some 8 us to write, send and read at three name servers each KiB)
- * is so long ago: 1,000 topics of 90 bytes wait 45 ms, and their registrations take a tenth of a core at most. */
+/* A table of more than GATHER_FREE_BYTES (some 700 topics) is said again for a change of topics when the last one of so many bytes (some 8 us to write, send
+ * and read at three name servers each KiB) is so long ago: 1,000 topics of 90 bytes wait 45 ms, and their registrations take a tenth of a core at most. */
+#define GATHER_FREE_BYTES 65536u
 #define GATHER_BYTES_PER_MS 2000u
 #define GATHER_MS_MAX 1000u
 #define INPUT_MAX (4u << 20) /* an answer holds the order table, 1 MiB at most (namesrv_kv_config_manager.h) */
@@ -76,6 +78,7 @@ struct registrar {
     int link_count;
     uv_timer_t kick; /* after a change; the limit of a clean stop */
     bool changed;    /* the timer runs for it */
+    uint64_t sent_ms; /* uv_now of the last time that all links sent */
     uint64_t leads_term; /* the last term in which we accepted sends, 0 = none */
     int open;            /* handles and look-ups that libuv still knows */
     bool stopping;
@@ -260,6 +263,7 @@ static void link_send(struct link *link)
 static void send_to_all(struct registrar *registrar)
 {
     registrar->changed = false;
+    registrar->sent_ms = uv_now(registrar->broker->loop);
     encode_topics(registrar);
     for (int i = 0; i < registrar->link_count; i++)
         link_send(&registrar->links[i]);
@@ -592,9 +596,13 @@ void registrar_topics_changed(struct broker *broker)
     struct registrar *registrar = broker->registrar;
     if (registrar == NULL || registrar->stopping || registrar->changed)
         return;
-    size_t wait_ms = registrar->body.size / GATHER_BYTES_PER_MS;
+    size_t size = registrar->body.size;
+    uint64_t wait_ms = size <= GATHER_FREE_BYTES ? 0 : size / GATHER_BYTES_PER_MS;
+    uint64_t since_ms = uv_now(registrar->broker->loop) - registrar->sent_ms;
+    if (wait_ms > GATHER_MS_MAX)
+        wait_ms = GATHER_MS_MAX;
     registrar->changed = true;
-    uv_timer_start(&registrar->kick, on_kick, wait_ms > GATHER_MS_MAX ? GATHER_MS_MAX : wait_ms, 0);
+    uv_timer_start(&registrar->kick, on_kick, wait_ms > since_ms ? wait_ms - since_ms : 0, 0);
 }
 
 /* ---- addresses ---- */

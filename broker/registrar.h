@@ -13,8 +13,8 @@ struct broker;
 
 /* Reads namesrvAddr (default: every peer's host with port 9876) and starts connecting; sets broker->registrar. The log must have been started. */
 int registrar_start(struct broker *broker, struct error *error);
-/* Role, leader or term changed, or topics did: everything is registered anew, at the end of this loop turn; for topics in a large table up to a second
- * later. Cheap; does nothing when there is no registrar. */
+/* Role, leader or term changed, or topics did: everything is registered anew, at the end of this loop turn; for topics that are made in a row in a large
+ * table up to a second later. Cheap; does nothing when there is no registrar. */
 void registrar_role_changed(struct broker *broker);
 void registrar_topics_changed(struct broker *broker);
 /* Clean stop: unregisters everywhere (104, waits 500 ms at most for the bytes to leave), closes and frees; broker->registrar is NULL from the

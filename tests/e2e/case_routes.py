@@ -421,3 +421,22 @@ def a_route_has_a_stable_order():
                 check(raw(server) == before, lambda: f"time {i}: {raw(server)}, first {before}")  # pylint: disable=cell-var-from-loop
         for connection in (*first.values(), *second.values()):
             connection.close()
+
+
+@case
+def a_new_topic_is_routed_at_once():
+    """A client that sent to a new topic asks for its route next, at any name server, and does not ask again for 30 s when it is not there yet."""
+    with Cluster() as cluster:
+        with remoting.Connection(cluster.broker(cluster.leader())) as client, contextlib.ExitStack() as stack:
+            servers = [stack.enter_context(remoting.Connection(cluster.namesrv(node))) for node in range(3)]
+            missing = []
+            for number in range(rounds(150, 150, 1000)):
+                topic = f"a-topic-that-is-made-by-the-first-send-{number:05d}"
+                answer = client.request(remoting.SEND_V2, remoting.send_fields(topic, 0), b"x")
+                check(answer.code == 0, f"send: {answer}")
+                time.sleep(0.005)
+                if any(server.request(remoting.ROUTE, {"topic": topic}).code != 0 for server in servers):
+                    missing.append(number)
+        # A busy machine may be late now and then.
+        check(len(missing) <= 10, f"{len(missing)} topics had no route right after the send: {missing[:10]}")
+        return f"{len(missing)} of {number + 1} were not routed within 5 ms"
