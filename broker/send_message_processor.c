@@ -2,13 +2,11 @@
  *  1. The header is read into a struct on the stack (proto/headers), the checks follow in RocketMQ's order (store.md 6.1).
  *  2. A topic that is not there yet is made by a record in the log; the send waits for it as a copy (struct deferred_send).
  *  3. Delay and dead letters are rewritten, the record is encoded straight into the log's append buffer (message_append).
- *  4. The answer waits in a pending_send (a free list, no malloc) until on_appended: committed and applied, or failed with 14.
+ *  4. The answer waits in a pending_send (send_answer) until the entry is committed and applied, or has failed: 14.
  * One-way sends wait for nobody. A refusal that a retry can cure is 14 with the cause.
  */
 #include "broker/send_message_processor.h"
 
-#include <assert.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -19,6 +17,7 @@
 #include "broker/limits.h"
 #include "broker/message_append.h"
 #include "broker/schedule.h"
+#include "broker/send_answer.h"
 #include "broker/send_properties.h"
 #include "broker/subscription_group.h"
 #include "broker/topic_config.h"
@@ -29,41 +28,15 @@
 #include "proto/topic_validator.h"
 #include "store/log_sink.h"
 
-#define PENDING_SLAB 256u
 #define DEFERRALS_MAX 3  /* %RETRY%group, %DLQ%group, and one that was deleted meanwhile */
 #define VERSION_3_4_9 121 /* from here on a client's maxReconsumeTimes counts */
 
-struct pending_send {
-    struct append_entry_request append; /* first: on_appended gets back from it */
-    struct send_message_processor *sends;
-    struct pending_send *next_free;
-    struct reply_to reply_to;
-    int32_t queue_id; /* as answered: the real one, not the schedule queue */
-    int64_t queue_offset;
-    int64_t physical_offset;
-    uint64_t started_us; /* 0: free */
-    uint64_t bytes;
-    uint32_t messages;
-    struct stats_item *stats; /* of the topic as stored; held */
-    int32_t schedule_queue;   /* that it was stored in, -1 = none */
-    int64_t *batch_offsets; /* physical offsets of a batch's members, NULL for a single message */
-};
-
-struct pending_slab {
-    struct pending_slab *next;
-    struct pending_send sends[PENDING_SLAB];
-};
-
 struct send_message_processor {
     struct broker *broker;
-    struct pending_slab *slabs;
-    struct pending_send *free_sends;
-    uint32_t pending_count;
-    uint32_t allocated;
+    struct send_answers answers;
     struct buffer properties; /* scratch: the stored property string */
     struct buffer tail;       /* "CLUSTER" pair, then MSG_REGION and TRACE_ON */
     size_t cluster_tail_size;
-    struct buffer ids;        /* scratch: msgId of a batch */
     bool deliver_time_seen;   /* the warning about it is out */
 };
 
@@ -93,7 +66,7 @@ struct send_message_processor *send_message_processor_new(struct broker *broker,
     sends->broker = broker;
     buffer_init(&sends->properties, 4 * MESSAGE_PROPERTIES_MAX);
     buffer_init(&sends->tail, 0);
-    buffer_init(&sends->ids, 0);
+    send_answer_init(&sends->answers, broker);
     message_property_append(&sends->tail, 0, SLICE_LITERAL("CLUSTER"), slice_of_text(broker->config.broker_cluster_name));
     sends->cluster_tail_size = sends->tail.size;
     size_t start = sends->tail.size;
@@ -106,169 +79,20 @@ void send_message_processor_free(struct send_message_processor *sends)
 {
     if (sends == NULL)
         return;
-    assert(sends->pending_count == 0);
-    while (sends->slabs != NULL) {
-        struct pending_slab *next = sends->slabs->next;
-        free(sends->slabs);
-        sends->slabs = next;
-    }
+    send_answer_close(&sends->answers);
     buffer_close(&sends->properties);
     buffer_close(&sends->tail);
-    buffer_close(&sends->ids);
     free(sends);
 }
 
 uint32_t send_message_processor_pending(const struct send_message_processor *sends)
 {
-    return sends->pending_count;
+    return sends->answers.waiting;
 }
 
 uint64_t send_message_processor_oldest_ms(const struct send_message_processor *sends)
 {
-    uint64_t now_us = env_monotonic_us(&sends->broker->env), oldest_us = now_us;
-    for (const struct pending_slab *slab = sends->slabs; slab != NULL && sends->pending_count > 0; slab = slab->next) {
-        for (uint32_t i = 0; i < PENDING_SLAB; i++) {
-            if (slab->sends[i].started_us != 0 && slab->sends[i].started_us < oldest_us)
-                oldest_us = slab->sends[i].started_us;
-        }
-    }
-    return (now_us - oldest_us) / 1000;
-}
-
-/* ---- answers ---- */
-
-/* Every answer to a send carries these two, errors too: Go takes a missing TRACE_ON for "off". */
-void send_message_write_region(struct broker *broker, struct remoting_writer *writer)
-{
-    remoting_writer_ext_text(writer, "MSG_REGION", broker->config.region_id);
-    remoting_writer_ext_text(writer, "TRACE_ON", broker->config.trace_on ? "true" : "false");
-}
-
-static void refuse(struct broker *broker, const struct reply_to *to, int32_t code, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
-static void refuse(struct broker *broker, const struct reply_to *to, int32_t code, const char *format, ...)
-{
-    struct remoting_writer writer;
-    char remark[512];
-    va_list args;
-    broker_stats_put_failed(broker->stats);
-    if (to->oneway)
-        return;
-    va_start(args, format);
-    vsnprintf(remark, sizeof remark, format, args);
-    va_end(args);
-    if (!reply_begin(broker, to, &writer, code, remark))
-        return;
-    send_message_write_region(broker, &writer);
-    reply_end(broker, to, &writer);
-}
-
-static void refuse_code(struct broker *broker, const struct reply_to *to, int code)
-{
-    if (code == ERROR_TOO_LARGE)
-        refuse(broker, to, RESPONSE_MESSAGE_ILLEGAL, "the message is illegal: it does not fit an entry of the log");
-    else
-        refuse(broker, to, RESPONSE_SERVICE_NOT_AVAILABLE, "%s", message_append_remark(broker, code));
-}
-
-static void refuse_illegal(struct broker *broker, const struct reply_to *to)
-{
-    refuse(broker, to, RESPONSE_MESSAGE_ILLEGAL,
-           "the message is illegal, maybe msg body or properties length not matched. msg body length limit %dB, msg properties length limit "
-           "32KB.",
-           broker->config.max_message_size);
-}
-
-/* ---- pending sends ---- */
-
-static struct pending_send *take_pending(struct send_message_processor *sends)
-{
-    if (sends->free_sends == NULL) {
-        if (sends->allocated + PENDING_SLAB > LIMIT_PENDING_SENDS)
-            return NULL;
-        struct pending_slab *slab = malloc(sizeof *slab);
-        if (slab == NULL)
-            return NULL;
-        slab->next = sends->slabs;
-        sends->slabs = slab;
-        sends->allocated += PENDING_SLAB;
-        for (uint32_t i = 0; i < PENDING_SLAB; i++) {
-            slab->sends[i].started_us = 0;
-            slab->sends[i].next_free = sends->free_sends;
-            sends->free_sends = &slab->sends[i];
-        }
-    }
-    struct pending_send *pending = sends->free_sends;
-    sends->free_sends = pending->next_free;
-    sends->pending_count++;
-    pending->batch_offsets = NULL;
-    pending->stats = NULL;
-    pending->schedule_queue = -1;
-    return pending;
-}
-
-static void give_pending(struct pending_send *pending)
-{
-    struct send_message_processor *sends = pending->sends;
-    free(pending->batch_offsets);
-    stats_item_release(pending->stats);
-    pending->stats = NULL;
-    pending->batch_offsets = NULL;
-    pending->started_us = 0;
-    pending->next_free = sends->free_sends;
-    sends->free_sends = pending;
-    sends->pending_count--;
-}
-
-/* The item is found while the topic's name is at hand; the event counts when it is answered. */
-static void count_for(struct pending_send *pending, struct slice topic)
-{
-    pending->stats = broker_stats_manager_item(pending->sends->broker->item_stats, STATS_TOPIC_PUT, topic, 0, slice_of(NULL, 0));
-    stats_item_hold(pending->stats);
-}
-
-static void answer_success(struct send_message_processor *sends, const struct pending_send *pending)
-{
-    struct broker *broker = sends->broker;
-    struct remoting_writer writer;
-    char id[MESSAGE_ID_TEXT_MAX];
-    if (!reply_begin(broker, &pending->reply_to, &writer, RESPONSE_SUCCESS, NULL))
-        return;
-    if (pending->batch_offsets == NULL) {
-        size_t size = message_id_format(&broker->store_host, pending->physical_offset, id);
-        remoting_writer_ext(&writer, "msgId", slice_of(id, size));
-    } else {
-        buffer_clear(&sends->ids);
-        for (uint32_t i = 0; i < pending->messages; i++) {
-            if (i > 0)
-                buffer_append_u8(&sends->ids, ',');
-            buffer_append(&sends->ids, id, message_id_format(&broker->store_host, pending->batch_offsets[i], id));
-        }
-        remoting_writer_ext(&writer, "msgId", buffer_slice(&sends->ids));
-    }
-    remoting_writer_ext_i64(&writer, "queueId", pending->queue_id);
-    remoting_writer_ext_i64(&writer, "queueOffset", pending->queue_offset);
-    send_message_write_region(broker, &writer);
-    reply_end(broker, &pending->reply_to, &writer);
-}
-
-static void on_appended(struct append_entry_request *append)
-{
-    struct pending_send *pending = (struct pending_send *)append;
-    struct send_message_processor *sends = pending->sends;
-    struct broker *broker = sends->broker;
-    if (append->code == 0) {
-        answer_success(sends, pending);
-        broker_stats_put_topic(broker->stats, pending->stats, pending->messages, pending->bytes,
-                               env_monotonic_us(&broker->env) - pending->started_us);
-        if (pending->schedule_queue >= 0)
-            stats_item_add(broker_stats_manager_item(broker->item_stats, STATS_QUEUE_PUT, SLICE_LITERAL(TOPIC_SCHEDULE), pending->schedule_queue,
-                                                     slice_of(NULL, 0)),
-                           pending->messages, pending->bytes);
-    } else {
-        refuse_code(broker, &pending->reply_to, append->code);
-    }
-    give_pending(pending);
+    return send_answer_oldest_ms(&sends->answers);
 }
 
 /* ---- waiting for a topic ---- */
@@ -312,13 +136,13 @@ static void on_topic_ready(struct broker *broker, void *argument, int code)
     if (code == 0)
         run_send(broker, &deferred->context);
     else
-        refuse_code(broker, &deferred->context.reply_to, code);
+        send_answer_code(broker, &deferred->context.reply_to, code);
     free(deferred);
 }
 
 static void refuse_unknown_topic(struct broker *broker, const struct reply_to *to, struct slice topic)
 {
-    refuse(broker, to, RESPONSE_TOPIC_NOT_EXIST, "topic[%.*s] not exist, apply first please!" FAQ_SUGGESTION, (int)topic.size,
+    send_answer_refuse(broker, to, RESPONSE_TOPIC_NOT_EXIST, "topic[%.*s] not exist, apply first please!" FAQ_SUGGESTION, (int)topic.size,
            (const char *)topic.data);
 }
 
@@ -330,7 +154,7 @@ static void defer(struct broker *broker, const struct send_context *context, str
     struct deferred_send *deferred = context->deferrals >= DEFERRALS_MAX ? NULL : copy_send(context);
     if (deferred == NULL) {
         /* Made and gone again, over and over. */
-        refuse(broker, &context->reply_to, RESPONSE_SERVICE_NOT_AVAILABLE, "topic[%.*s] is being created", (int)topic.size,
+        send_answer_refuse(broker, &context->reply_to, RESPONSE_SERVICE_NOT_AVAILABLE, "topic[%.*s] is being created", (int)topic.size,
                (const char *)topic.data);
         return;
     }
@@ -350,7 +174,7 @@ static void defer(struct broker *broker, const struct send_context *context, str
     else if (rv == ERROR_NOT_FOUND || rv == ERROR_INVALID)
         refuse_unknown_topic(broker, &context->reply_to, topic);
     else
-        refuse_code(broker, &context->reply_to, rv);
+        send_answer_code(broker, &context->reply_to, rv);
     free(deferred);
 }
 
@@ -372,40 +196,36 @@ static void send_batch(struct send_message_processor *sends, const struct send_c
             break;
     }
     if (rv < 0) {
-        refuse(broker, to, RESPONSE_SYSTEM_ERROR, "the members of the batch do not add up to its body");
+        send_answer_refuse(broker, to, RESPONSE_SYSTEM_ERROR, "the members of the batch do not add up to its body");
         return;
     }
     if (rv != 0 || count == 0 || context->body.size > (size_t)broker->config.max_message_size ||
         (header->sys_flag & MESSAGE_TRANSACTION_MASK) != 0 ||
         schedule_level(message_property(header->properties, "DELAY"), broker->config.delay_levels) > 0) {
-        refuse_illegal(broker, to);
+        send_answer_illegal(broker, to);
         return;
     }
     struct consume_queue *queue = topic_config_queue(topic, &broker->store, queue_id);
     if (queue == NULL) {
-        refuse(broker, to, RESPONSE_SERVICE_NOT_AVAILABLE, "the queue's files cannot be made");
+        send_answer_refuse(broker, to, RESPONSE_SERVICE_NOT_AVAILABLE, "the queue's files cannot be made");
         return;
     }
-    struct pending_send *pending = take_pending(sends);
+    struct pending_send *pending = send_answer_take(&sends->answers);
     if (pending != NULL)
         pending->batch_offsets = malloc(count * sizeof *pending->batch_offsets);
     if (pending == NULL || pending->batch_offsets == NULL) {
-        if (pending != NULL) {
-            pending->sends = sends;
-            give_pending(pending);
-        }
+        if (pending != NULL)
+            send_answer_give(pending);
         broker_stats_limit_hit(broker->stats, LIMIT_HIT_PENDING_SENDS);
-        refuse_code(broker, to, ERROR_BUSY);
+        send_answer_code(broker, to, ERROR_BUSY);
         return;
     }
-    pending->append.done = on_appended;
-    pending->sends = sends;
     pending->reply_to = *to;
     pending->queue_id = queue_id;
     pending->started_us = context->started_us;
     pending->bytes = 0;
     pending->messages = count;
-    count_for(pending, topic->config.name);
+    send_answer_count_for(pending, topic->config.name);
 
     cursor = cursor_of(context->body);
     for (uint32_t i = 0; i < count; i++) {
@@ -422,8 +242,8 @@ static void send_batch(struct send_message_processor *sends, const struct send_c
         };
         rv = message_append(broker, queue, &record, slice_of(NULL, 0), i + 1 == count ? &pending->append : NULL);
         if (rv != 0) {
-            give_pending(pending);
-            refuse_code(broker, to, rv);
+            send_answer_give(pending);
+            send_answer_code(broker, to, rv);
             return;
         }
         pending->batch_offsets[i] = record.physical_offset;
@@ -444,7 +264,7 @@ static bool check_retry(struct broker *broker, struct send_context *context, str
     struct slice group = slice_of(name.data + prefix, name.size - prefix);
     const struct subscription_group_config *config = subscription_group_need(broker, group);
     if (config == NULL) {
-        refuse(broker, &context->reply_to, RESPONSE_SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group not exist, %.*s" FAQ_SUGGESTION,
+        send_answer_refuse(broker, &context->reply_to, RESPONSE_SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group not exist, %.*s" FAQ_SUGGESTION,
                (int)group.size, (const char *)group.data);
         return false;
     }
@@ -456,7 +276,7 @@ static bool check_retry(struct broker *broker, struct send_context *context, str
     char dead_name[MESSAGE_TOPIC_MAX + 1];
     int size = snprintf(dead_name, sizeof dead_name, "%s%.*s", TOPIC_DLQ_PREFIX, (int)group.size, (const char *)group.data);
     if (size < 0 || (size_t)size >= sizeof dead_name) {
-        refuse_illegal(broker, &context->reply_to);
+        send_answer_illegal(broker, &context->reply_to);
         return false;
     }
     struct topic_entry *entry = topic_config_find(broker->topics, slice_of(dead_name, (size_t)size));
@@ -495,11 +315,11 @@ static void send_one(struct send_message_processor *sends, struct send_context *
     bool half = properties.half_message && !(header->reconsume_times > 0 && level > 0);
     int32_t sys_flag = header->sys_flag | (topic->config.multi_tag ? MESSAGE_MULTI_TAGS : 0);
     if (half && broker->config.reject_transaction_message) {
-        refuse(broker, to, RESPONSE_NO_PERMISSION, "the broker[%s] sending transaction message is forbidden", broker->config.broker_ip1);
+        send_answer_refuse(broker, to, RESPONSE_NO_PERMISSION, "the broker[%s] sending transaction message is forbidden", broker->config.broker_ip1);
         return;
     }
     if ((sys_flag & MESSAGE_TRANSACTION_PREPARED) != 0 && !properties.half_message) {
-        refuse(broker, to, RESPONSE_MESSAGE_ILLEGAL, "the message is illegal: sysFlag says half message, but TRAN_MSG=true is missing");
+        send_answer_refuse(broker, to, RESPONSE_MESSAGE_ILLEGAL, "the message is illegal: sysFlag says half message, but TRAN_MSG=true is missing");
         return;
     }
     if (properties.half_message)
@@ -510,7 +330,7 @@ static void send_one(struct send_message_processor *sends, struct send_context *
                              slice_of(tail.data + sends->cluster_tail_size, tail.size - sends->cluster_tail_size), true, &properties);
     }
     if (properties.too_long || context->body.size > (size_t)broker->config.max_message_size) {
-        refuse_illegal(broker, to);
+        send_answer_illegal(broker, to);
         return;
     }
     struct topic_entry *stored = topic;
@@ -526,17 +346,17 @@ static void send_one(struct send_message_processor *sends, struct send_context *
         send_properties_add_destination(&sends->properties, 0, topic->config.name, queue_id);
         properties.text = buffer_slice(&sends->properties);
         if (properties.text.size > MESSAGE_PROPERTIES_MAX) {
-            refuse_illegal(broker, to);
+            send_answer_illegal(broker, to);
             return;
         }
     }
     struct consume_queue *queue = stored == NULL ? NULL : topic_config_queue(stored, &broker->store, stored_queue);
     if (queue == NULL || sends->properties.failed) {
-        refuse(broker, to, RESPONSE_SERVICE_NOT_AVAILABLE, "the queue's files cannot be made");
+        send_answer_refuse(broker, to, RESPONSE_SERVICE_NOT_AVAILABLE, "the queue's files cannot be made");
         return;
     }
     if (half && !transaction_takes_half(broker, queue)) {
-        refuse(broker, to, RESPONSE_SERVICE_NOT_AVAILABLE, "limit reached: too many half messages wait for a decision");
+        send_answer_refuse(broker, to, RESPONSE_SERVICE_NOT_AVAILABLE, "limit reached: too many half messages wait for a decision");
         return;
     }
     struct message_record record = {
@@ -549,21 +369,19 @@ static void send_one(struct send_message_processor *sends, struct send_context *
         .topic = stored->config.name,
         .properties = properties.text,
     };
-    struct pending_send *pending = take_pending(sends);
+    struct pending_send *pending = send_answer_take(&sends->answers);
     if (pending == NULL) {
         broker_stats_limit_hit(broker->stats, LIMIT_HIT_PENDING_SENDS);
-        refuse_code(broker, to, ERROR_BUSY);
+        send_answer_code(broker, to, ERROR_BUSY);
         return;
     }
-    pending->sends = sends;
     pending->batch_offsets = NULL;
     int rv = message_append(broker, queue, &record, slice_of(NULL, 0), &pending->append);
     if (rv != 0) {
-        give_pending(pending);
-        refuse_code(broker, to, rv);
+        send_answer_give(pending);
+        send_answer_code(broker, to, rv);
         return;
     }
-    pending->append.done = on_appended;
     pending->reply_to = *to;
     pending->queue_id = queue_id;
     pending->queue_offset = record.queue_offset;
@@ -572,7 +390,7 @@ static void send_one(struct send_message_processor *sends, struct send_context *
     pending->bytes = record.total_size;
     pending->messages = 1;
     pending->schedule_queue = level > 0 ? stored_queue : -1;
-    count_for(pending, stored->config.name);
+    send_answer_count_for(pending, stored->config.name);
 }
 
 static void send_reply(struct send_message_processor *sends, const struct send_context *context, struct topic_entry *topic, int32_t queue_id)
@@ -595,7 +413,7 @@ static void refuse_queue(struct broker *broker, const struct send_context *conte
 {
     char peer[64];
     message_host_format(&context->peer, peer, sizeof peer);
-    refuse(broker, &context->reply_to, RESPONSE_SYSTEM_ERROR,
+    send_answer_refuse(broker, &context->reply_to, RESPONSE_SYSTEM_ERROR,
            "request queueId[%d] is illegal, TopicConfig [topicName=%.*s, readQueueNums=%d, writeQueueNums=%d, perm=%c%c%c, topicFilterType=%s, "
            "topicSysFlag=%d, order=%s] Producer: %s",
            context->header.queue_id, (int)config->name.size, (const char *)config->name.data, config->read_queue_nums, config->write_queue_nums,
@@ -611,7 +429,7 @@ static void refuse_until(struct broker *broker, const struct reply_to *to, int64
     char text[32] = "";
     if (localtime_r(&seconds, &time) != NULL)
         (void)strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &time);
-    refuse(broker, to, RESPONSE_SYSTEM_ERROR, "broker unable to service, until %s,%03d", text, (int)(open_ms % 1000));
+    send_answer_refuse(broker, to, RESPONSE_SYSTEM_ERROR, "broker unable to service, until %s,%03d", text, (int)(open_ms % 1000));
 }
 
 static void run_send(struct broker *broker, struct send_context *context)
@@ -627,22 +445,23 @@ static void run_send(struct broker *broker, struct send_context *context)
     }
     struct topic_entry *topic = topic_config_find(broker->topics, name);
     if ((broker->config.broker_permission & BROKER_PERM_WRITE) == 0 && topic != NULL && topic->config.order) {
-        refuse(broker, to, RESPONSE_NO_PERMISSION, "the broker[%s] sending message is forbidden", broker->config.broker_ip1);
+        send_answer_refuse(broker, to, RESPONSE_NO_PERMISSION, "the broker[%s] sending message is forbidden", broker->config.broker_ip1);
         return;
     }
     if (topic == NULL) { /* a topic of the table has a legal name */
         struct error error;
         if (topic_validate(name, &error) != 0) {
-            refuse(broker, to, RESPONSE_SYSTEM_ERROR, "%s", error.message);
+            send_answer_refuse(broker, to, RESPONSE_SYSTEM_ERROR, "%s", error.message);
             return;
         }
     }
     if (topic_forbids_send(name)) {
-        refuse(broker, to, RESPONSE_NO_PERMISSION, "Sending message to topic[%.*s] is forbidden.", (int)name.size, (const char *)name.data);
+        send_answer_refuse(broker, to, RESPONSE_NO_PERMISSION, "Sending message to topic[%.*s] is forbidden.", (int)name.size,
+                           (const char *)name.data);
         return;
     }
     if (header->batch && topic_is_retry(name)) {
-        refuse(broker, to, RESPONSE_MESSAGE_ILLEGAL, "batch request does not support retry group");
+        send_answer_refuse(broker, to, RESPONSE_MESSAGE_ILLEGAL, "batch request does not support retry group");
         return;
     }
     if (topic == NULL) {
@@ -656,7 +475,8 @@ static void run_send(struct broker *broker, struct send_context *context)
     int32_t write_queues = topic->config.write_queue_nums, read_queues = topic->config.read_queue_nums;
     int32_t queue_id = header->queue_id;
     if (write_queues <= 0) { /* Java stores it where consumers may or may not look */
-        refuse(broker, to, RESPONSE_NO_PERMISSION, "topic[%.*s] has no queue to write: it is being drained", (int)name.size, (const char *)name.data);
+        send_answer_refuse(broker, to, RESPONSE_NO_PERMISSION, "topic[%.*s] has no queue to write: it is being drained", (int)name.size,
+                           (const char *)name.data);
         return;
     }
     if (queue_id >= (write_queues > read_queues ? write_queues : read_queues)) {
@@ -684,7 +504,7 @@ static void send_message(struct broker *broker, struct request *request)
     context.body = request->command->body;
     context.deferrals = 0;
     if (send_message_request_header_decode(request->command, &context.header, &error) != 0) {
-        refuse(broker, &request->reply_to, RESPONSE_SYSTEM_ERROR, "%s", error.message);
+        send_answer_refuse(broker, &request->reply_to, RESPONSE_SYSTEM_ERROR, "%s", error.message);
         return;
     }
     run_send(broker, &context);
