@@ -91,7 +91,7 @@ static const struct config_row rows[] = {
     LIVE_BOOL("longPollingEnable", long_polling_enable, "true", "hold pulls that find nothing as long as the client says"),
     LIVE_INT("shortPollingTimeMills", short_polling_time_mills, "1000", 0, 60000, "hold them this long when longPollingEnable is off"),
     LIVE_BOOL("enablePropertyFilter", enable_property_filter, "false", "filter messages by SQL92 expressions for those who ask"),
-    BOOL("slaveReadEnable", slave_read_enable, "false", "point those who read far behind at a follower; every member serves pulls either way"),
+    LIVE_BOOL("slaveReadEnable", slave_read_enable, "false", "point those who read far behind at a follower; every member serves pulls either way"),
     INT("accessMessageInMemoryMaxRatio", access_message_in_memory_max_ratio, "40", 0, 95,
         "percent of the machine's memory: who reads further behind than this counts as slow"),
     INT("maxTransferBytesOnMessageInMemory", max_transfer_bytes_on_message_in_memory, "262144", 1024, 8388608, "bytes of one pull answer"),

@@ -101,6 +101,10 @@ def slow_readers_are_pointed_at_a_follower():
         for node in range(3):
             if node in (leader, (leader + 1) % 3):
                 check({suggested(cluster, node, "T", offset) for offset in (0, 99, 100, 101)} == {0}, "slaveReadEnable is off")
+        # The key counts at once, each way.
+        for value in ("true", "false"):
+            check(remoting.ask(cluster.broker(leader), UPDATE_CONFIG, None, f"slaveReadEnable={value}\n".encode()).code == 0, "25")
+            check((suggested(cluster, leader, "T", 0) != 0) == (value == "true"), f"slaveReadEnable={value}")
     with Cluster(settings=["accessMessageInMemoryMaxRatio=0", "slaveReadEnable=true"]) as cluster:
         cluster.create_topic("T", 1)
         leader = cluster.leader()
