@@ -144,7 +144,9 @@ struct ledgermq_producer_options {
     const char *create_topic_key; /* TBW102, the topic that new ones are modelled on */
     size_t compress_over;         /* bodies of so many bytes are compressed: 4096; SIZE_MAX never */
     size_t max_body_size;         /* 4 MiB; of a batch: all bodies together, as encoded */
-    size_t max_waiting;           /* unanswered sends and requests: 65536; more are refused with LEDGERMQ_BUSY */
+    /* Unanswered sends: 65536; more are refused with LEDGERMQ_BUSY. A request that waits for its reply and a transaction
+     * that is not decided count too, next to their sends. */
+    size_t max_waiting;
     size_t max_waiting_bytes;     /* 128 MiB, likewise */
     bool latency_fault_enable;    /* avoid brokers that were slow or failed for a while (RocketMQ's
                                      sendLatencyFaultEnable): false */

@@ -1,5 +1,6 @@
 package interop;
 
+import java.io.File;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
@@ -44,8 +45,8 @@ final class Exchange {
     private static Process start(String... arguments) throws Exception {
         List<String> command = new ArrayList<>();
         command.add(System.getenv("LIBLEDGERMQ_SUITE"));
-        if (command.get(0) == null) {
-            throw new Main.Skipped("LIBLEDGERMQ_SUITE is not set");
+        if (command.get(0) == null || !new File(command.get(0)).canExecute()) {
+            throw new Main.Skipped("LIBLEDGERMQ_SUITE names no program (it is built with the tests)");
         }
         command.addAll(List.of(arguments));
         return new ProcessBuilder(command).redirectErrorStream(true).start();
