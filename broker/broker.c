@@ -166,6 +166,9 @@ static void root_path(const struct broker *broker, const char *name, char out[10
     snprintf(out, 1024, "%s/%s", broker->config.store_path_root_dir, name);
 }
 
+#define LOCK_WAIT_MS 2000
+#define LOCK_STEP_MS 10
+
 int broker_take_directory(struct broker *broker, struct error *error)
 {
     char path[1024];
@@ -176,7 +179,14 @@ int broker_take_directory(struct broker *broker, struct error *error)
     if (rv != 0)
         return error_set(error, ERROR_IO, "storePathRootDir=%s: %s", root, strerror(-rv));
     root_path(broker, "lock", path);
-    rv = env_open(env, path, ENV_WRITE | ENV_CREATE | ENV_LOCK, &broker->lock_file);
+    /* A process that was killed keeps its lock until the kernel has taken its memory back: with thousands of queue files mapped that takes longer than
+     * its successor to get here. */
+    for (int waited_ms = 0;; waited_ms += LOCK_STEP_MS) {
+        rv = env_open(env, path, ENV_WRITE | ENV_CREATE | ENV_LOCK, &broker->lock_file);
+        if (rv != -EWOULDBLOCK || waited_ms >= LOCK_WAIT_MS)
+            break;
+        uv_sleep(LOCK_STEP_MS);
+    }
     if (rv == -EWOULDBLOCK)
         return error_set(error, ERROR_LOCKED, "Lock failed, MQ already started: another process works in %s", root);
     if (rv == 0)

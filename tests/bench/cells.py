@@ -25,9 +25,9 @@ class Context:
         self.log_bytes = GIB
         self.idle_seconds = 20.0
         self.java_warmup = 60.0
-        self.growth_queues, self.growth_rounds = (100, 10000), 5
+        self.growth_queues = (100, 10000)
         self.growth_messages, self.growth_groups = 300000, 10000
-        self.cold_bytes, self.cold_rounds = 4 * GIB, 3
+        self.cold_bytes = 4 * GIB
         self.kind_messages = 100000
         self.folder = None      # where clusters keep their data
         self.settings = ()

@@ -100,7 +100,7 @@ def cold_reads(context):
         for node in range(3):
             cluster.restart(node)
         cluster.all_in_sync()
-        for number in range(context.cold_rounds):
+        for number in range(context.runs):
             evict(cluster)
             share = resident_share(cluster, log_end)
             check(share < 0.02, f"{share * 100:.1f} % of the old log are still in memory")

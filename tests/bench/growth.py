@@ -45,7 +45,7 @@ def compare(context, size, window, durability, many, result):
         prepare(context, few_cluster, 1)
         prepare(context, many_cluster, many)
         pairs = []
-        for _ in range(context.growth_rounds):
+        for _ in range(context.runs):
             pair = [load(context, few_cluster, 1, size, window, context.duration), load(context, many_cluster, many, size, window, context.duration)]
             pairs.append(pair)
             context.say(f"{size} B, class {durability}: 1 queue {pair[0]['msg_s']:,.0f}/s, p99 {pair[0]['p99_us'] / 1e3:.3f} ms, CPU "

@@ -1,4 +1,5 @@
 """A full disk, and damaged files."""
+import fcntl
 import glob
 import os
 import subprocess
@@ -185,3 +186,22 @@ def remoting_max(cluster, node):
         return remoting.ask(cluster.broker(node), remoting.MAX_OFFSET, {"topic": "T", "queueId": 0}).ext.get("offset")
     except OSError:
         return None
+
+
+@case
+def lock_of_a_killed_process():
+    """The kernel takes its time to end a process that has much mapped; its successor waits for the lock, but not for one that lives."""
+    with Cluster(nodes=1) as cluster:
+        cluster.leader()
+        cluster.kill(0)
+        with open(os.path.join(cluster.folder, "n0", "store", "lock"), "r+b") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            cluster.restart(0)
+            time.sleep(0.5)
+            check(cluster.alive(0), "a start did not wait for the lock")
+        cluster.leader()
+        started = time.monotonic()
+        done = subprocess.run([os.path.join(BIN, "mqbroker"), "-c", os.path.join(cluster.folder, "n0", "broker.conf")], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, timeout=60, check=False)
+        check(done.returncode != 0 and "MQ already started" in done.stdout, lambda: f"a second broker in one directory: {done.returncode} {done.stdout}")
+        return f"a second broker was refused after {time.monotonic() - started:.1f} s"
