@@ -64,6 +64,27 @@ def requests_change_only_what_may_change():
 
 
 @case
+def every_request_of_the_tools_is_served():
+    """By the leader and by followers, by every name server: whatever mqadmin 4.9.8, Dashboard and exporter send. Without fields the answer names one that is
+    missing or tells what it was asked; it is never "not supported", and never none."""
+    of_brokers = (10, 310, 11, 12, 14, 15, 17, 21, 25, 26, 28, 29, 30, 31, 32, 33, 35, 43, 45, 200, 201, 202, 203, 204, 207, 208, 215, 222, 223, 300, 303, 305, 306,
+                  307, 308, 309, 314, 315, 316, 317, 321, 323, 328, 329, 351)
+    of_name_servers = (100, 101, 102, 105, 106, 205, 206, 216, 219, 224, 304, 311, 312, 313, 318, 319, 327)
+    with Cluster() as cluster:
+        cluster.create_topic("T", 1)
+        cluster.leader()
+        for codes, addresses in ((of_brokers, [cluster.broker(i) for i in range(3)]), (of_name_servers, [cluster.namesrv(i) for i in range(3)])):
+            for address in addresses:
+                with remoting.Connection(address, 5.0) as client:
+                    for code in codes:
+                        answer = client.request(code, {})
+                        check(answer.code != 3, f"{address} {code}: {answer}")
+                        check(answer.code == 0 or answer.remark, f"{address} {code}: no reason in {answer}")
+                        if code in (21, 26, 28, 43, 45, 201, 305, 306, 316, 328, 329, 106, 206, 304, 311, 312, 313, 319):
+                            check(answer.code == 0, f"{address} {code}: {answer}")
+
+
+@case
 def a_topic_is_deleted_through_any_node():
     """A1: a follower hands it to the leader, and no node has it afterwards."""
     with Cluster() as cluster:

@@ -190,9 +190,11 @@ def counts_of_yesterday_and_today():
             names = ("msgPutTotalYesterdayMorning", "msgPutTotalTodayMorning", "msgPutTotalTodayNow", "msgGetTotalYesterdayMorning", "msgGetTotalTodayMorning",
                      "msgGetTotalTodayNow")
             for day in range(3):
+                if day > 0:
+                    machine.set(CLOCK, day * 86400000)
+                    wait_for(f"morning of day {day}", 70, lambda want=5 * day: int(table(client)["msgPutTotalTodayMorning"]) == want)
                 for _ in range(5):
                     check(client.request(remoting.SEND_V2, remoting.send_fields("T", 0), b"x").code == 0, "send")
                 check(client.request(remoting.PULL, remoting.pull_fields("T", 0, 0, count=4)).code == 0, "pull")
-                expected = [max(0, 5 * (day - 1)), 5 * day, 5 * day + 5, max(0, 4 * (day - 1)), 4 * day, 4 * day + 4]
-                wait_for(f"day {day}", 70, lambda want=expected: [int(table(client)[name]) for name in names] == want)
-                machine.set(CLOCK, (day + 1) * 86400000)
+                found = [int(table(client)[name]) for name in names]
+                check(found == [max(0, 5 * (day - 1)), 5 * day, 5 * day + 5, max(0, 4 * (day - 1)), 4 * day, 4 * day + 4], f"day {day}: {found}")
