@@ -1,8 +1,8 @@
 /* The life of a consumer: made, subscribed, started; stopped in this order:
  *
  *     1. nothing is read any more, and jobs that no thread has begun are passed over;
- *     2. the last job ends: offsets are sent (15), then locks are freed (42);
- *     3. the last call ends: the loop thread forgets the consumer, and the thread that frees it goes on to leave the
+ *     2. the last job and the last call end: offsets are sent (15), then locks are freed (42);
+ *     3. the last of these calls ends: the loop thread forgets the consumer, and the thread that frees it goes on to leave the
  *        group (35).
  */
 #include "client/consumer.h"
@@ -447,7 +447,8 @@ void consumer_ended(struct consumer *consumer)
 {
     if (consumer->stopped == NULL)
         return;
-    if (consumer->jobs == 0 && !consumer->finishing)
+    /* A message that is being sent back is neither consumed nor left to others before that is answered. */
+    if (consumer->jobs == 0 && consumer->pending == 0 && !consumer->finishing)
         finish(consumer);
     if (!consumer->finishing || consumer->jobs > 0 || consumer->pending > 0 || consumer->leaving != NULL)
         return;

@@ -49,6 +49,7 @@ struct consumer_topic {
     bool all;                   /* no filter */
     int64_t version_ms;
     uint32_t queue_count;       /* of the route at the last rebalance */
+    uint32_t turn;              /* whose turn it is to be asked for the members */
     bool asking, routing, again; /* call or waiter under way; to be repeated after it */
     struct remoting_call call;
     struct route_waiter waiter;

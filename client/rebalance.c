@@ -225,6 +225,7 @@ static void members_known(struct remoting_call *call, int rv, const struct remot
     struct ledgermq_client *client = topic->consumer->client;
     (void)cause;
     topic->asking = false;
+    topic->turn += rv != 0 || answer->code != RESPONSE_SUCCESS;
     if (rv != 0) {
         route_table_refresh(client->routes, topic->name, NULL, 0, NULL, NULL);
         rebalance_again(topic);
@@ -246,8 +247,9 @@ static int ask_members(struct consumer_topic *topic, const struct topic_route *r
     struct remoting_client *remoting = topic->consumer->client->remoting;
     struct remoting_writer writer;
     const char *address = NULL;
+    /* Each broker knows all members, so one that is gone is passed over with the next try. */
     for (uint32_t i = 0; i < route->broker_count && address == NULL; i++)
-        address = route_broker_any(&route->brokers[i]);
+        address = route_broker_any(&route->brokers[(topic->turn + i) % route->broker_count]);
     if (address == NULL)
         return ERROR_NO_LEADER;
     topic->call.done = members_known;
@@ -294,6 +296,7 @@ static void rebalance_topic(struct consumer_topic *topic)
     if (consumer->broadcast)
         share(topic, NULL, 0);
     else if (ask_members(topic, route) != 0) {
+        topic->turn++;
         route_table_refresh(consumer->client->routes, topic->name, NULL, 0, NULL, NULL);
         rebalance_again(topic);
     }

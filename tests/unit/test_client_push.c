@@ -16,7 +16,7 @@
 
 static struct {
     struct fake_server name_server, broker;
-    char route[64];
+    char route[64], dead_route[64]; /* "" none: a broker that nobody is, before the other */
     pthread_mutex_t lock; /* guards the rest */
     int64_t stored;       /* offset that the broker keeps, -1 none */
     int64_t min, max;     /* of the queue */
@@ -47,7 +47,8 @@ static enum fake_reaction route_script(struct fake_server *server, struct remoti
                                        struct buffer *out)
 {
     (void)server;
-    const char *brokers[] = {world.route, NULL};
+    const char *brokers[] = {world.dead_route[0] != '\0' ? world.dead_route : world.route,
+                             world.dead_route[0] != '\0' ? world.route : NULL, NULL};
     if (slice_equal_text(remoting_ext(request, "topic"), "T"))
         fake_answer_route(out, request, brokers, 1, 6);
     else
@@ -160,6 +161,9 @@ static enum fake_reaction answer(struct remoting_command *request, struct buffer
     return FAKE_ANSWER;
 }
 
+/* Answers of 36 may take their time. */
+static int send_back_slow_ms;
+
 static enum fake_reaction broker_script(struct fake_server *server, struct remoting_command *request,
                                         struct buffer *out)
 {
@@ -171,6 +175,8 @@ static enum fake_reaction broker_script(struct fake_server *server, struct remot
         world.trace[world.trace_count++] = request->code;
     enum fake_reaction reaction = answer(request, out);
     pthread_mutex_unlock(&world.lock);
+    if (request->code == REQUEST_CONSUMER_SEND_MSG_BACK)
+        usleep((useconds_t)send_back_slow_ms * 1000);
     return reaction;
 }
 
@@ -372,10 +378,22 @@ START_TEST(refusals_that_pass)
 }
 END_TEST
 
+/* A topic on two brokers, the first of which is gone: the other one names the members. */
+START_TEST(any_broker_names_the_members)
+{
+    snprintf(world.dead_route, sizeof world.dead_route, "a-broker=127.0.0.1:%d", fake_server_free_port());
+    start("*");
+    WAIT_FOR(app_count() == 20);
+    ledgermq_push_consumer_free(push);
+    ck_assert_int_eq(world.committed, 20);
+}
+END_TEST
+
 START_TEST(a_message_that_is_to_come_later_is_sent_back)
 {
     app.later = 5;
     app.delay_level = 2;
+    send_back_slow_ms = 100; /* the end waits for it */
     start("*");
     WAIT_FOR(app_count() == 20);
     WAIT_FOR(times(REQUEST_CONSUMER_SEND_MSG_BACK) == 1);
@@ -614,6 +632,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_group_without_offset_begins_where_it_says, 0, 3);
     tcase_add_loop_test(tcase, an_offset_outside_the_queue_becomes_a_legal_one, 0, 2);
     tcase_add_loop_test(tcase, refusals_that_pass, 0, 4);
+    tcase_add_test(tcase, any_broker_names_the_members);
     tcase_add_test(tcase, a_message_that_is_to_come_later_is_sent_back);
     tcase_add_test(tcase, a_message_that_cannot_be_sent_back_is_consumed_again);
     tcase_add_test(tcase, reading_pauses_while_enough_waits);
