@@ -166,8 +166,8 @@ struct ledgermq_producer_options {
     size_t check_forbidden_hook_count;
     const struct ledgermq_transaction_listener *transaction_listener; /* copied; NULL: no transactions */
     /* Writes of each message that is stored, in the trace topic, when and where it was sent and how long that took, for
-     * mqadmin queryMsgTraceById and its like, where the broker's traceOn is set: false. Traces go out in the
-     * background, from a group of their own; those that fail are dropped. */
+     * mqadmin queryMsgTraceById and its like, where the broker's traceOn is set; and of each transaction how it was
+     * decided: false. Traces go out in the background, from a group of their own; those that fail are dropped. */
     bool trace_enable;
     const char *trace_topic; /* NULL: RMQ_SYS_TRACE_TOPIC */
 };

@@ -9,6 +9,7 @@
 
 #define CONTENT_SEPARATOR "\001"
 #define RECORD_SEPARATOR "\002"
+#define DEFAULT_REGION "DefaultRegion"
 /* A message of the trace topic takes so much at most, and what is gathered leaves so soon. */
 #define TRACE_RECORDS_MAX 100u
 #define TRACE_BODY_MAX 120000u
@@ -61,6 +62,17 @@ static void flush_due(struct remoting_delay *delay)
     flush((struct trace_dispatcher *)((char *)delay - offsetof(struct trace_dispatcher, flush)));
 }
 
+/* A record was added. */
+static void gathered(struct trace_dispatcher *dispatcher)
+{
+    dispatcher->count++;
+    if (dispatcher->count >= TRACE_RECORDS_MAX || dispatcher->body.size >= TRACE_BODY_MAX ||
+        dispatcher->keys.size >= TRACE_KEYS_MAX)
+        flush(dispatcher);
+    else if (!dispatcher->flush.armed)
+        remoting_client_delay(dispatcher->producer->client->remoting, &dispatcher->flush, TRACE_FLUSH_MS);
+}
+
 void trace_dispatcher_sent(struct trace_dispatcher *dispatcher, const struct send *send,
                            const struct ledgermq_send_result *result, const struct remoting_command *answer)
 {
@@ -70,7 +82,7 @@ void trace_dispatcher_sent(struct trace_dispatcher *dispatcher, const struct sen
     if (slice_equal_text(remoting_ext(answer, "TRACE_ON"), "false"))
         return;
     if (region.size == 0)
-        region = SLICE_LITERAL("DefaultRegion");
+        region = SLICE_LITERAL(DEFAULT_REGION);
     struct buffer *body = &dispatcher->body, *keys = &dispatcher->keys;
     append_field(body, "Pub");
     buffer_append_format(body, "%lld" CONTENT_SEPARATOR, (long long)(client_clock_ms() - took));
@@ -89,11 +101,64 @@ void trace_dispatcher_sent(struct trace_dispatcher *dispatcher, const struct sen
                        result->status == LEDGERMQ_SEND_OK ? "true" RECORD_SEPARATOR : "false" RECORD_SEPARATOR);
     buffer_append_format(keys, "%s%s%s%s", keys->size > 0 ? " " : "", result->message_id,
                          send->keys == NULL ? "" : " ", send->keys == NULL ? "" : send->keys);
-    dispatcher->count++;
-    if (dispatcher->count >= TRACE_RECORDS_MAX || body->size >= TRACE_BODY_MAX || keys->size >= TRACE_KEYS_MAX)
-        flush(dispatcher);
-    else if (!dispatcher->flush.armed)
-        remoting_client_delay(remoting, &dispatcher->flush, TRACE_FLUSH_MS);
+    gathered(dispatcher);
+}
+
+struct ended_task {
+    struct remoting_task task;
+    struct trace_dispatcher *dispatcher;
+    struct buffer body, keys;
+};
+
+static void ended_free(struct ended_task *ended)
+{
+    buffer_close(&ended->body);
+    buffer_close(&ended->keys);
+    free(ended);
+}
+
+static void ended_run(struct remoting_task *task)
+{
+    struct ended_task *ended = (struct ended_task *)task;
+    struct trace_dispatcher *dispatcher = ended->dispatcher;
+    if (dispatcher->keys.size > 0)
+        buffer_append_text(&dispatcher->keys, " ");
+    buffer_append_slice(&dispatcher->body, buffer_slice(&ended->body));
+    buffer_append_slice(&dispatcher->keys, buffer_slice(&ended->keys));
+    ended_free(ended);
+    gathered(dispatcher);
+}
+
+void trace_dispatcher_ended(struct trace_dispatcher *dispatcher, const struct ledgermq_producer *producer,
+                            const struct trace_transaction *transaction)
+{
+    struct ended_task *ended = calloc(1, sizeof *ended);
+    if (ended == NULL)
+        return;
+    ended->task.run = ended_run;
+    ended->dispatcher = dispatcher;
+    buffer_init(&ended->body, 0);
+    buffer_init(&ended->keys, 0);
+    append_field(&ended->body, "EndTransaction");
+    buffer_append_format(&ended->body, "%lld" CONTENT_SEPARATOR, (long long)client_clock_ms());
+    append_field(&ended->body, DEFAULT_REGION);
+    append_field(&ended->body, producer->options.group);
+    append_field(&ended->body, transaction->topic);
+    append_field(&ended->body, transaction->message_id);
+    append_field(&ended->body, transaction->tags);
+    append_field(&ended->body, transaction->keys);
+    append_field(&ended->body, transaction->broker_address);
+    buffer_append_format(&ended->body, "%d" CONTENT_SEPARATOR, LEDGERMQ_COMMIT_MESSAGE);
+    append_field(&ended->body, transaction->transaction_id);
+    append_field(&ended->body,
+                 transaction->state == LEDGERMQ_TRANSACTION_COMMIT ? "COMMIT_MESSAGE" : "ROLLBACK_MESSAGE");
+    buffer_append_text(&ended->body, transaction->from_check ? "true" RECORD_SEPARATOR : "false" RECORD_SEPARATOR);
+    buffer_append_format(&ended->keys, "%s%s%s", transaction->message_id, transaction->keys == NULL ? "" : " ",
+                         transaction->keys == NULL ? "" : transaction->keys);
+    if (ended->body.failed || ended->keys.failed)
+        ended_free(ended);
+    else
+        remoting_client_post(dispatcher->producer->client->remoting, &ended->task);
 }
 
 int trace_dispatcher_new(struct ledgermq_client *client, const char *group, const char *topic,

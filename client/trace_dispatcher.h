@@ -17,6 +17,15 @@ int trace_dispatcher_new(struct ledgermq_client *client, const char *group, cons
 /* Loop thread: a message was stored; the answer says whether its broker wants traces. */
 void trace_dispatcher_sent(struct trace_dispatcher *dispatcher, const struct send *send,
                            const struct ledgermq_send_result *result, const struct remoting_command *answer);
+/* How a transaction ended; topic without the namespace. */
+struct trace_transaction {
+    const char *topic, *message_id, *tags, *keys, *broker_address, *transaction_id;
+    int state; /* LEDGERMQ_TRANSACTION_COMMIT or _ROLLBACK */
+    bool from_check;
+};
+/* Any thread: the broker was told. */
+void trace_dispatcher_ended(struct trace_dispatcher *dispatcher, const struct ledgermq_producer *producer,
+                            const struct trace_transaction *transaction);
 /* Sends what is gathered and waits for it. Any thread but the loop's. NULL is fine. */
 void trace_dispatcher_free(struct trace_dispatcher *dispatcher);
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "client/trace_dispatcher.h"
 #include "proto/headers.h"
 #include "proto/request_code.h"
 #include "proto/response_code.h"
@@ -70,8 +71,20 @@ static void run_check(struct ledgermq_producer *producer, const struct check *ch
                                       .from_check = true};
     struct remoting_response response;
     /* When the answer does not arrive the broker asks again. */
-    if (transaction_end(producer, check->address, &place, state, CHECK_ANSWER_MS, &response, NULL) == 0)
-        remoting_response_close(&response);
+    if (transaction_end(producer, check->address, &place, state, CHECK_ANSWER_MS, &response, NULL) != 0)
+        return;
+    const struct ledgermq_stored_message *message = &check->messages->result.messages[0];
+    if (response.command.code == RESPONSE_SUCCESS && producer->trace != NULL)
+        trace_dispatcher_ended(producer->trace, producer,
+                               &(struct trace_transaction){.topic = message->topic,
+                                                           .message_id = check->message_id,
+                                                           .tags = message->tags,
+                                                           .keys = message->keys,
+                                                           .broker_address = check->address,
+                                                           .transaction_id = check->transaction_id,
+                                                           .state = state,
+                                                           .from_check = true});
+    remoting_response_close(&response);
 }
 
 static void check_main(void *argument)

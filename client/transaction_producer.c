@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "client/namespace_util.h"
+#include "client/trace_dispatcher.h"
 #include "client/transaction_check.h"
 #include "proto/response_code.h"
 
@@ -16,7 +17,7 @@ static int64_t now_ms(void)
 /* Tells the decision to whoever leads the half message's broker name, until the time is up: a new leader has
  * the half message too. False leaves the transaction to the broker's check. */
 static bool settle(struct ledgermq_producer *producer, const char *topic, const struct ledgermq_send_result *half,
-                   int64_t physical_offset, int state)
+                   int64_t physical_offset, int state, char address[REMOTING_ADDRESS_MAX])
 {
     struct ledgermq_client *client = producer->client;
     struct transaction_place place = {.queue_offset = half->queue_offset,
@@ -24,7 +25,7 @@ static bool settle(struct ledgermq_producer *producer, const char *topic, const 
                                       .topic = topic,
                                       .message_id = half->message_id,
                                       .transaction_id = half->message_id};
-    char address[REMOTING_ADDRESS_MAX], failed[REMOTING_ADDRESS_MAX];
+    char failed[REMOTING_ADDRESS_MAX];
     const char *avoid = NULL;
     int64_t give_up_ms = now_ms() + producer->options.send_timeout_ms;
     for (int64_t left; (left = give_up_ms - now_ms()) > 0; uv_sleep(ASK_AGAIN_MS)) {
@@ -52,7 +53,7 @@ static int decide(struct ledgermq_producer *producer, const struct ledgermq_mess
     const struct ledgermq_transaction_listener *listener = producer->options.transaction_listener;
     struct message_host host;
     int64_t physical_offset;
-    char topic[NAMESPACED_NAME_MAX];
+    char topic[NAMESPACED_NAME_MAX], address[REMOTING_ADDRESS_MAX];
     if (!message_id_parse(slice_of_text(done->send.offset_message_id), &host, &physical_offset))
         return client_error_text(error, LEDGERMQ_MALFORMED, 0, "%s answered a half message for %s with the id '%s'",
                                  done->send.queue.broker_name, message->topic, done->send.offset_message_id);
@@ -62,7 +63,16 @@ static int decide(struct ledgermq_producer *producer, const struct ledgermq_mess
         done->state = LEDGERMQ_TRANSACTION_UNKNOWN;
     namespace_wrap(producer->client->name_space, message->topic, topic);
     if (done->state != LEDGERMQ_TRANSACTION_UNKNOWN)
-        done->settled = settle(producer, topic, &done->send, physical_offset, done->state);
+        done->settled = settle(producer, topic, &done->send, physical_offset, done->state, address);
+    if (done->settled && producer->trace != NULL)
+        trace_dispatcher_ended(producer->trace, producer,
+                               &(struct trace_transaction){.topic = done->send.queue.topic,
+                                                           .message_id = done->send.message_id,
+                                                           .tags = message->tags,
+                                                           .keys = message->keys,
+                                                           .broker_address = address,
+                                                           .transaction_id = done->send.message_id,
+                                                           .state = done->state});
     return LEDGERMQ_OK;
 }
 

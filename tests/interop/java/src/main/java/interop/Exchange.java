@@ -88,10 +88,13 @@ final class Exchange {
             sizes, "names and sizes");
         MessageExt plain = inbox.messages().stream().filter(message -> "plain".equals(message.getKeys())).findFirst().orElseThrow();
         // A message's id is a key of its trace.
-        Check.becomes(10, true, () -> traced(plain), "trace of " + plain.getMsgId());
+        Check.becomes(10, true, () -> traced(plain, TraceType.Pub, 100), "trace of " + plain.getMsgId());
+        MessageExt committed = inbox.messages().stream().filter(message -> "committed".equals(message.getKeys())).findFirst().orElseThrow();
+        Check.becomes(10, true, () -> traced(committed, TraceType.EndTransaction, 0), "trace of the end of " + committed.getMsgId());
     }
 
-    private static boolean traced(MessageExt message) throws Exception {
+    /** size: 0 for the end of a transaction, whose trace does not say it. */
+    private static boolean traced(MessageExt message, TraceType type, int size) throws Exception {
         QueryResult found;
         try {
             found = Fixture.admin().queryMessage(TRACE_TOPIC, message.getMsgId(), 10, 0, System.currentTimeMillis() + 60_000);
@@ -101,8 +104,9 @@ final class Exchange {
         for (MessageExt trace : found.getMessageList()) {
             for (TraceContext context : TraceDataEncoder.decoderFromTraceDataString(Fixture.body(trace))) {
                 TraceBean bean = context.getTraceBeans().get(0);
-                if (context.getTraceType() == TraceType.Pub && bean.getMsgId().equals(message.getMsgId()) && bean.getTopic().equals(message.getTopic())
-                    && bean.getKeys().equals("plain") && bean.getTags().equals("letter") && bean.getBodyLength() == 100 && context.isSuccess()) {
+                if (context.getTraceType() == type && bean.getMsgId().equals(message.getMsgId()) && bean.getTopic().equals(message.getTopic())
+                    && bean.getKeys().equals(message.getKeys()) && bean.getTags().equals("letter") && bean.getBodyLength() == size
+                    && (type == TraceType.Pub ? context.isSuccess() : bean.getTransactionState() == LocalTransactionState.COMMIT_MESSAGE)) {
                     return true;
                 }
             }
