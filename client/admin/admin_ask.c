@@ -75,15 +75,21 @@ bool admin_call(struct admin *admin, const char *address, int32_t code, const st
     return false;
 }
 
-/* The one that answers is asked first from now on. */
+/* The one that answers is asked first from now on. When none does, what the first said that was there says more than that another was not. */
 static int try_name_servers(struct admin *admin, int32_t code, const struct remoting_field *fields, struct slice body,
                             struct remoting_response *response, struct error *error)
 {
     int rv = ERROR_INVALID;
+    bool refused = false;
     for (uint32_t i = 0; i < admin->name_server_count; i++) {
-        rv = admin_try(admin, admin->name_servers[i], code, fields, body, response, error);
-        if (rv != 0)
+        struct error cause = {0};
+        rv = admin_try(admin, admin->name_servers[i], code, fields, body, response, &cause);
+        if (rv != 0) {
+            if (!refused)
+                *error = cause;
+            refused = refused || rv == ERROR_NOT_LEADER;
             continue;
+        }
         char first[REMOTING_ADDRESS_MAX];
         memcpy(first, admin->name_servers[0], sizeof first);
         memmove(admin->name_servers[0], admin->name_servers[i], sizeof first);
