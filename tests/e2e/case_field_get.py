@@ -18,12 +18,13 @@ def put(connection, topic, queue=0, body=b"x", properties="", **fields):
 
 
 def fill(connection, topic, count, properties="", body=b"x"):
-    """Batches of 500; count is a multiple."""
+    """Batches of 500, a few at a time; count is a multiple."""
     data = remoting.batch_body([(body, properties)] * 500)
-    opaques = [connection.send(SEND_BATCH, {**remoting.send_fields(topic, 0), "m": True}, data) for _ in range(count // 500)]
-    for opaque in opaques:
-        answer = connection.answer(opaque)
-        check(answer.code == 0, f"batch: {answer}")
+    for start in range(0, count, 20 * 500):
+        opaques = [connection.send(SEND_BATCH, {**remoting.send_fields(topic, 0), "m": True}, data) for _ in range(start, min(start + 20 * 500, count), 500)]
+        for opaque in opaques:
+            answer = connection.answer(opaque)
+            check(answer.code == 0, f"batch: {answer}")
 
 
 def offset_of(connection, group, topic="T", queue=0):
