@@ -499,6 +499,7 @@ void consumer_free(struct consumer *consumer)
     remoting_client_post(client->remoting, &stopping.task);
     uv_sem_wait(&stopping.done);
     uv_sem_destroy(&stopping.done);
+    /* Its round trip also lets the loop thread leave whatever called consumer_ended(), which may still look at it. */
     if (consumer->active)
         client_group_unregister(client, consumer->options.group, true);
     uv_mutex_lock(&client->lock);
