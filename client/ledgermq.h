@@ -93,6 +93,13 @@ LEDGERMQ_API int ledgermq_fetch_offset(struct ledgermq_pull_consumer *consumer, 
 LEDGERMQ_API int ledgermq_commit_offset(struct ledgermq_pull_consumer *consumer, const struct ledgermq_queue *queue,
                                         int64_t offset, struct ledgermq_error *error);
 
+/* Has the broker deliver a message of a pull again, to whoever reads the group's retry topic %RETRY%group: after the
+ * delay of that level (1..18), of one that grows with each time (0), or at once to the dead letter topic %DLQ%group
+ * (-1). */
+LEDGERMQ_API int ledgermq_send_back(struct ledgermq_pull_consumer *consumer,
+                                    const struct ledgermq_stored_message *message, int delay_level,
+                                    struct ledgermq_error *error);
+
 /* ---------------------------------------------------------------- search ---- */
 
 /* By offset message id: asks the broker whose address is in the id. Caller frees with

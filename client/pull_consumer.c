@@ -18,6 +18,7 @@
 #define PULL_MESSAGES_MAX 1024
 #define ASK_AGAIN_MS 30
 #define SQL_PREFIX "sql:"
+#define SEND_BACK_TIMES_MAX "16"
 
 struct ledgermq_pull_consumer {
     struct ledgermq_client *client;
@@ -386,6 +387,42 @@ int ledgermq_commit_offset(struct ledgermq_pull_consumer *consumer, const struct
     snprintf(text, sizeof text, "%lld", (long long)offset);
     return client_offset_call(consumer->client, queue, REQUEST_UPDATE_CONSUMER_OFFSET, "consumerGroup", consumer->group,
                        "commitOffset", text, NULL, error);
+}
+
+int ledgermq_send_back(struct ledgermq_pull_consumer *consumer, const struct ledgermq_stored_message *message,
+                       int delay_level, struct ledgermq_error *error)
+{
+    char offset[24], level[16], address[REMOTING_ADDRESS_MAX];
+    struct remoting_response response;
+    if (message == NULL || message->broker_name == NULL)
+        return client_error_text(error, LEDGERMQ_INVALID, 0, "only a message of a pull can be sent back");
+    if (delay_level < -1 || delay_level > LEDGERMQ_DELAY_LEVELS)
+        return client_error_text(error, LEDGERMQ_INVALID, 0, "delay level %d; there are -1 to %d", delay_level,
+                                 LEDGERMQ_DELAY_LEVELS);
+    if (on_loop(consumer->client, error) != LEDGERMQ_OK)
+        return LEDGERMQ_INVALID;
+    struct ledgermq_queue queue = {.queue_id = message->queue_id};
+    snprintf(queue.topic, sizeof queue.topic, "%s", message->topic);
+    snprintf(queue.broker_name, sizeof queue.broker_name, "%s", message->broker_name);
+    struct ledgermq_queue full = full_queue(consumer->client, &queue);
+    snprintf(offset, sizeof offset, "%lld", (long long)message->physical_offset);
+    snprintf(level, sizeof level, "%d", delay_level);
+    const struct remoting_field fields[] = {{"offset", offset},
+                                            {"group", consumer->group},
+                                            {"delayLevel", level},
+                                            {"originMsgId", message->message_id},
+                                            {"originTopic", full.topic},
+                                            {"unitMode", "false"},
+                                            {"maxReconsumeTimes", SEND_BACK_TIMES_MAX},
+                                            {NULL, NULL}};
+    int rv = queue_call(consumer->client, &full, REQUEST_CONSUMER_SEND_MSG_BACK, fields,
+                        consumer->client->call_timeout_ms, address, &response, error);
+    if (rv != LEDGERMQ_OK)
+        return rv;
+    if (response.command.code != RESPONSE_SUCCESS)
+        rv = refused(error, address, &response.command);
+    remoting_response_close(&response);
+    return rv;
 }
 
 /* --- by id and key ---- */

@@ -335,6 +335,25 @@ START_TEST(test_offsets)
 }
 END_TEST
 
+START_TEST(test_send_back)
+{
+    struct ledgermq_pull_result *result;
+    struct ledgermq_error error = {0};
+    add_record("Orders", "UNIQ_KEY\001U1", "x", 1, 0, 5);
+    ck_assert_int_eq(ledgermq_pull(consumer, &queue, NULL, 5, 1, 0, &result, &error), LEDGERMQ_OK);
+    ck_assert_int_eq(ledgermq_send_back(consumer, &result->messages[0], 19, &error), LEDGERMQ_INVALID);
+    world.busy = 1; /* a leader is waited for */
+    ck_assert_int_eq(ledgermq_send_back(consumer, &result->messages[0], 3, &error), LEDGERMQ_OK);
+    ck_assert_int_eq(world.broker.last_code, REQUEST_CONSUMER_SEND_MSG_BACK);
+    ck_assert(asked("offset=1005") && asked("group=TestGroup") && asked("delayLevel=3") && asked("originMsgId=U1") &&
+              asked("originTopic=Orders") && asked("maxReconsumeTimes=16"));
+    world.code = RESPONSE_SUBSCRIPTION_GROUP_NOT_EXIST;
+    ck_assert_int_eq(ledgermq_send_back(consumer, &result->messages[0], 0, &error), LEDGERMQ_REFUSED);
+    ck_assert_int_eq(error.response_code, 26);
+    ledgermq_pull_result_free(result);
+}
+END_TEST
+
 START_TEST(test_queues_and_heartbeat)
 {
     struct ledgermq_queue *queues;
@@ -522,6 +541,7 @@ int main(void)
     tcase_add_test(tcase, test_broken_records);
     tcase_add_test(tcase, test_new_leader);
     tcase_add_test(tcase, test_offsets);
+    tcase_add_test(tcase, test_send_back);
     tcase_add_test(tcase, test_queues_and_heartbeat);
     tcase_add_test(tcase, test_view);
     tcase_add_test(tcase, test_query);
