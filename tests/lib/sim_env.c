@@ -21,6 +21,7 @@ struct sim_node {
     uint8_t *current;
     uint8_t *durable;
     uint64_t capacity;
+    uint64_t high; /* no byte behind it was ever touched */
     uint64_t size;
     uint64_t durable_size;
     uint64_t *dirty;
@@ -111,6 +112,16 @@ static uint8_t *new_region(uint64_t size)
     return check_memory(mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
 }
 
+/* Files come and go by the thousand. Regions of the smallest size are kept, all zeros, which spares the kernel mapping, faults and unmapping. */
+#define REGIONS_KEPT 512u
+static uint8_t *kept_regions[REGIONS_KEPT];
+static uint32_t kept_region_count;
+
+static uint8_t *take_region(uint64_t size)
+{
+    return size == CAPACITY_MIN && kept_region_count > 0 ? kept_regions[--kept_region_count] : new_region(size);
+}
+
 static uint64_t *grow_bits(uint64_t *bits, uint64_t old_pages, uint64_t pages)
 {
     bits = check_memory(realloc(bits, pages / WORD_BITS * sizeof *bits));
@@ -121,13 +132,15 @@ static uint64_t *grow_bits(uint64_t *bits, uint64_t old_pages, uint64_t pages)
 static void ensure_capacity(struct sim_node *node, uint64_t size)
 {
     uint64_t capacity = node->capacity == 0 ? CAPACITY_MIN : node->capacity;
+    if (size > node->high)
+        node->high = size;
     while (capacity < size)
         capacity *= 2;
     if (capacity == node->capacity)
         return;
     if (node->capacity == 0) {
-        node->current = new_region(capacity);
-        node->durable = new_region(capacity);
+        node->current = take_region(capacity);
+        node->durable = take_region(capacity);
     } else {
         /* A mapping is the memory itself: it cannot move. Files get their size before they are mapped. */
         assert(node->maps == 0);
@@ -160,16 +173,32 @@ static void release_page(struct sim_env *sim, struct sim_node *node, uint64_t pa
     }
 }
 
+static void give_regions(struct sim_node *node)
+{
+    if (node->capacity == 0)
+        return;
+    if (node->capacity != CAPACITY_MIN || kept_region_count + 2 > REGIONS_KEPT) {
+        munmap(node->current, node->capacity);
+        munmap(node->durable, node->capacity);
+        return;
+    }
+    for (uint64_t at = 0; at < node->high; at += SIM_PAGE) {
+        if (!bit_get(node->present, at / SIM_PAGE) && !node->mapped_writable)
+            continue;
+        memset(node->current + at, 0, SIM_PAGE);
+        memset(node->durable + at, 0, SIM_PAGE);
+    }
+    kept_regions[kept_region_count++] = node->current;
+    kept_regions[kept_region_count++] = node->durable;
+}
+
 static void node_unref(struct sim_env *sim, struct sim_node *node)
 {
     if (node == NULL || --node->refs > 0)
         return;
     for (uint64_t page = 0; page < node->capacity / SIM_PAGE; page++)
         release_page(sim, node, page);
-    if (node->capacity > 0) {
-        munmap(node->current, node->capacity);
-        munmap(node->durable, node->capacity);
-    }
+    give_regions(node);
     free(node->dirty);
     free(node->allocated);
     free(node->present);

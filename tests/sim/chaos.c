@@ -176,7 +176,8 @@ static bool may_wipe(const struct machine *machine)
     return true;
 }
 
-static void one_fault(enum chaos_kind kind)
+/* False: it came to nothing. */
+static bool one_fault(enum chaos_kind kind, uint8_t *node)
 {
     struct machine *machine = any();
     struct machine *other = any();
@@ -185,7 +186,7 @@ static void one_fault(enum chaos_kind kind)
     switch (kind) {
     case CHAOS_KILL:
         if (!machine->up)
-            return;
+            return false;
         machine_kill(machine);
         restart_later(machine);
         break;
@@ -209,7 +210,7 @@ static void one_fault(enum chaos_kind kind)
     case CHAOS_STOP:
     case CHAOS_STOP_THEN_POWER:
         if (!machine->up)
-            return;
+            return false;
         machine->power_after_stop = kind == CHAOS_STOP_THEN_POWER;
         machine_stop(machine);
         break;
@@ -278,14 +279,14 @@ static void one_fault(enum chaos_kind kind)
     case CHAOS_EIO: {
         unsigned calls[] = {SIM_WRITE, SIM_SYNC, SIM_WRITE | SIM_SYNC, SIM_CHANGES};
         if (!machine->up || machine->disk.fault.calls != 0)
-            return;
+            return false;
         machine->io_error_wanted = machine->keys_may_lack = true;
         sim_env_fail_at(&machine->disk, calls[chance(4)], 1 + chance_skewed(100), EIO, chance_of(500));
         break;
     }
     case CHAOS_WIPE:
         if (!may_wipe(machine))
-            return;
+            return false;
         machine_kill(machine);
         machine_wipe(machine);
         restart_later(machine);
@@ -296,14 +297,14 @@ static void one_fault(enum chaos_kind kind)
                 machine = world.machines[i];
         }
         if (!machine_runs(machine) || machine->paused || !raft_driver_leads(&machine->replica.driver) || machine == other)
-            return;
+            return false;
         machine_clock(machine);
         raft_driver_transfer(&machine->replica.driver, (uint64_t)other->id);
         machine_after(machine);
         break;
     case CHAOS_SNAPSHOT:
         if (!machine_runs(machine))
-            return;
+            return false;
         /* Both are due by size or time, which a short run never reaches. */
         if (chance_of(600))
             machine->replica.snapshot_position = machine->replica.applied_end + 1;
@@ -311,25 +312,46 @@ static void one_fault(enum chaos_kind kind)
             machine->replica.store_sync_due_us = 0;
         break;
     default:
-        return;
+        return false;
     }
     TRACE(2, machine->id, "chaos: %s", chaos_names[kind]);
     world.stats->chaos[kind]++;
+    *node = (uint8_t)machine->id;
+    return true;
+}
+
+/* Each fault has chance of its own, so that leaving one out changes none of the others. */
+static void planned_fault(uint32_t number)
+{
+    struct world_fault *fault = &world.schedule->faults[number];
+    uint64_t random = world.random;
+
+    *fault = (struct world_fault){world.now, CHAOS_KINDS, 0};
+    world.schedule->count = number + 1;
+    if (world.options.left_out != NULL && world.options.left_out[number])
+        return;
+    world.random = (world.seed + 1) * 0x9E3779B97F4A7C15u ^ (number + 1) * 0xC2B2AE3D27D4EB4Fu;
+    for (int tries = 0; tries < 50; tries++) {
+        enum chaos_kind kind = (enum chaos_kind)chance(CHAOS_KINDS);
+        if (enabled[kind]) {
+            if (one_fault(kind, &fault->node))
+                fault->kind = (uint8_t)kind;
+            break;
+        }
+    }
+    world.random = random;
 }
 
 static void on_chaos(const struct world_event *event)
 {
-    (void)event;
-    if (world.calm || world.now >= ends_at)
+    uint32_t number = (uint32_t)event->value;
+    uint64_t random = world.random;
+    if (world.calm || world.now >= ends_at || number == WORLD_FAULTS_MAX)
         return;
-    for (int tries = 0; tries < 50; tries++) {
-        enum chaos_kind kind = (enum chaos_kind)chance(CHAOS_KINDS);
-        if (enabled[kind]) {
-            one_fault(kind);
-            break;
-        }
-    }
-    world_at(world.now + 1 + chance(2 * gap_us), on_chaos, 0, 0, NULL, 0);
+    planned_fault(number);
+    world.random = (world.seed + 1) * 0xBF58476D1CE4E5B9u ^ (number + 1) * 0x94D049BB133111EBu;
+    world_at(world.now + 1 + chance(2 * gap_us), on_chaos, 0, 0, NULL, number + 1);
+    world.random = random;
 }
 
 /* Those who wait for a person get one. */
@@ -358,7 +380,7 @@ static void on_person(const struct world_event *event)
 
 void chaos_begin(uint64_t until)
 {
-    static const uint64_t gaps[] = {30 * MS, 100 * MS, 300 * MS, 1000 * MS};
+    static const uint64_t gaps[] = {100 * MS, 600 * MS, 2000 * MS, 5000 * MS};
     unsigned kinds = (unsigned)chance_between(100, 800);
     memset(cut_generation, 0, sizeof cut_generation);
     for (int i = 0; i < CHAOS_KINDS; i++)

@@ -257,12 +257,12 @@ static void on_client(const struct world_event *event)
     }
     if (count > 0) {
         struct machine *machine = world.machines[leaders[chance(count)]];
-        machine->client_calls += 1 + chance_skewed(40);
+        machine->client_calls += 1 + (chance_of(100) ? chance_skewed(40) : 0);
         if (machine->client_calls > 200)
             machine->client_calls = 200;
         machine_wake(machine, world.now + chance(50));
     }
-    uint64_t gap = world.calm ? 5000 : world.send_gap_us;
+    uint64_t gap = world.calm && world.send_gap_us > 50000 ? 50000 : world.send_gap_us;
     world_at(world.now + 1 + chance(2 * gap), on_client, 0, 0, NULL, 0);
 }
 

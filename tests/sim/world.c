@@ -200,7 +200,7 @@ static void draw_style(void)
     static const uint64_t segments[] = {64 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20};
     static const uint64_t latencies[] = {100, 300, 1000, 5000, 20000};
     static const uint64_t syncs[] = {100, 300, 1000, 10000, 40000};
-    static const uint64_t gaps[] = {500, 2000, 5000, 20000};
+    static const uint64_t gaps[] = {20000, 50000, 60000, 60000, 60000};
     static const unsigned late[] = {0, 100, 1000, 10000};
     world.segment_size = segments[chance(5)];
     world.index_file_size = chance_of(500) ? 32 * 512 : 32 * 4096;
@@ -210,7 +210,7 @@ static void draw_style(void)
     world.turn_per_mille = (unsigned)chance(1001);
     world.sync_us = syncs[chance(5)];
     world.unsent_max = chance_of(300) ? 16 << 10 : 4 << 20;
-    world.send_gap_us = gaps[chance(4)];
+    world.send_gap_us = gaps[chance(5)];
     world.body_max = chance_of(300) ? 20000 : 300;
 }
 
@@ -317,15 +317,16 @@ static void restart_all(void)
     converge(names[how]);
 }
 
-void world_run(uint64_t seed, const struct world_options *options, struct world_stats *stats)
+void world_run(uint64_t seed, const struct world_options *options, struct world_stats *stats, struct world_schedule *schedule)
 {
     memset(&world, 0, sizeof world);
     world.seed = seed;
     world.random = seed * 0x2545F4914F6CDD1Du + 0x9E3779B97F4A7C15u;
     world.options = *options;
     world.stats = stats;
+    world.schedule = schedule;
     world.now = 100 * SECOND;
-    uint64_t nodes = chance_of(600) ? 3 : 5;
+    uint64_t nodes = chance_of(700) ? 3 : 5;
     bool class_b = chance_of(600);
     world.nodes = options->nodes != 0 ? options->nodes : (int)nodes;
     world.majority = world.nodes / 2 + 1;

@@ -72,6 +72,17 @@ struct world_stats {
     uint64_t chaos[CHAOS_KINDS];
 };
 
+/* What went wrong in a run, in order: for the shortened schedule of a seed that fails. */
+#define WORLD_FAULTS_MAX 4096
+struct world_schedule {
+    uint32_t count; /* of faults that were planned */
+    struct world_fault {
+        uint64_t at;
+        uint8_t kind; /* CHAOS_KINDS: it came to nothing */
+        uint8_t node;
+    } faults[WORLD_FAULTS_MAX];
+};
+
 struct world_options {
     int nodes;      /* 0: the seed decides */
     int durability; /* 'A', 'B', 0: the seed decides */
@@ -79,6 +90,7 @@ struct world_options {
     unsigned seconds; /* of faults */
     int verbose;
     enum world_bug bug;
+    const bool *left_out; /* [WORLD_FAULTS_MAX] by number in the schedule; NULL = none */
 };
 
 struct world_event {
@@ -103,6 +115,7 @@ struct world {
     int majority;
     struct machine *machines[WORLD_NODES_MAX + 1];
     struct world_stats *stats;
+    struct world_schedule *schedule;
 
     /* ---- the style of this run ---- */
     uint64_t segment_size;
@@ -134,7 +147,7 @@ void world_run_until(uint64_t until);
 bool world_run_while_not(bool (*condition)(void), uint64_t until);
 
 /* Runs a whole world. Returns only when nothing was violated. */
-void world_run(uint64_t seed, const struct world_options *options, struct world_stats *stats);
+void world_run(uint64_t seed, const struct world_options *options, struct world_stats *stats, struct world_schedule *schedule);
 
 /* Ends the process with status 1. node 0: the whole group. */
 void violation(int node, const char *format, ...) __attribute__((format(printf, 2, 3), noreturn));

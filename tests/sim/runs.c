@@ -1,0 +1,203 @@
+/* A run has a process to itself: a violation ends it, and a crash or a hang of the product is found the same way. */
+#include "tests/sim/runs.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "store/log_sink.h"
+
+#define FAILURES_MAX 20u     /* then no further run begins */
+#define SHORTEN_TRIES 60u
+#define RUN_SECONDS_MAX 120u /* of real time: more is a hang */
+
+/* What a child writes and its parent reads. */
+struct report {
+    struct world_stats stats;
+    struct world_schedule schedule;
+};
+
+struct child {
+    pid_t pid;
+    uint64_t seed;
+    FILE *output;
+    struct report *report;
+};
+
+static void log_to_trace(void *context, enum log_level level, const char *text)
+{
+    (void)context;
+    (void)level;
+    TRACE(2, 0, "    %s", text);
+}
+
+static struct report *new_reports(unsigned count)
+{
+    struct report *reports = mmap(NULL, count * sizeof *reports, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (reports == MAP_FAILED) {
+        perror("mmap");
+        exit(2);
+    }
+    return reports;
+}
+
+static void add_stats(struct world_stats *sum, const struct world_stats *stats)
+{
+    const uint64_t *from = (const uint64_t *)(const void *)stats;
+    uint64_t *to = (uint64_t *)(void *)sum;
+    for (size_t i = 0; i < sizeof *sum / sizeof *to; i++)
+        to[i] += from[i];
+}
+
+static void start_child(struct child *child, uint64_t seed, const struct settings *settings)
+{
+    memset(&child->report->stats, 0, sizeof child->report->stats);
+    child->report->schedule.count = 0;
+    child->seed = seed;
+    child->output = tmpfile();
+    fflush(stdout);
+    fflush(stderr);
+    child->pid = fork();
+    if (child->pid < 0) {
+        perror("fork");
+        exit(2);
+    }
+    if (child->pid > 0)
+        return;
+    if (child->output != NULL && settings->options.verbose == 0)
+        dup2(fileno(child->output), STDERR_FILENO);
+    alarm(RUN_SECONDS_MAX);
+    log_sink_set(log_to_trace, NULL);
+    world_run(seed, &settings->options, &child->report->stats, &child->report->schedule);
+    exit(0);
+}
+
+static void print_output(struct child *child)
+{
+    char line[1024];
+    if (child->output == NULL)
+        return;
+    rewind(child->output);
+    for (int i = 0; i < 100 && fgets(line, sizeof line, child->output) != NULL; i++)
+        fputs(line, stdout);
+}
+
+static void note_failure(struct child *child, int status, struct runs_failure *failure)
+{
+    char *line = failure->said;
+    failure->seed = child->seed;
+    line[0] = '\0';
+    if (child->output != NULL) {
+        rewind(child->output);
+        do {
+            line[0] = '\0';
+        } while (fgets(line, sizeof failure->said, child->output) != NULL && strstr(line, "VIOLATION") == NULL &&
+                 strstr(line, "Assertion") == NULL && strstr(line, "ERROR: AddressSanitizer") == NULL && strstr(line, "runtime error") == NULL);
+    }
+    line[strcspn(line, "\n")] = '\0';
+    if (line[0] != '\0')
+        return;
+    if (WIFSIGNALED(status))
+        snprintf(line, sizeof failure->said, "ended by signal %d%s", WTERMSIG(status), WTERMSIG(status) == SIGALRM ? ": it hangs" : "");
+    else
+        snprintf(line, sizeof failure->said, "ended with status %d", WEXITSTATUS(status));
+}
+
+static void end_child(struct child *child)
+{
+    struct report *report = child->report;
+    if (child->output != NULL)
+        fclose(child->output);
+    *child = (struct child){.report = report};
+}
+
+bool runs_one(const struct settings *settings, struct world_schedule *schedule, struct runs_failure *failure)
+{
+    struct report *report = new_reports(1);
+    struct child child = {.report = report};
+    int status;
+
+    start_child(&child, settings->seed, settings);
+    if (waitpid(child.pid, &status, 0) != child.pid) {
+        perror("waitpid");
+        exit(2);
+    }
+    if (status != 0)
+        note_failure(&child, status, failure);
+    *schedule = report->schedule;
+    end_child(&child);
+    munmap(report, sizeof *report);
+    return status == 0;
+}
+
+static void tell_failure(struct child *child, int status, const struct settings *settings)
+{
+    struct runs_failure failure;
+    note_failure(child, status, &failure);
+    print_output(child);
+    if (WIFSIGNALED(status))
+        printf("seed %llu: %s\n", (unsigned long long)child->seed, failure.said);
+    printf("seed %llu failed; again with: ", (unsigned long long)child->seed);
+    print_command(settings, child->seed);
+    printf(" --verbose\n");
+    fflush(stdout);
+}
+
+uint64_t runs_of_seeds(const struct settings *settings, struct world_stats *sum, struct runs_failure *first)
+{
+    unsigned jobs = settings->jobs;
+    struct report *reports = new_reports(jobs);
+    struct child children[RUNS_JOBS_MAX] = {{0}};
+    uint64_t started = 0, failed = 0, to_shorten = 0;
+    bool shortens = false;
+    unsigned running = 0;
+    time_t began = time(NULL);
+
+    for (unsigned i = 0; i < jobs; i++)
+        children[i].report = &reports[i];
+    for (;;) {
+        bool more = (settings->runs == 0 || started < settings->runs) && failed < (first == NULL ? FAILURES_MAX : 1) &&
+                    (settings->limit == 0 || time(NULL) - began < (time_t)settings->limit);
+        if (more && running < jobs) {
+            unsigned place = 0;
+            while (children[place].pid != 0)
+                place++;
+            start_child(&children[place], settings->seed + started, settings);
+            started++;
+            running++;
+            continue;
+        }
+        if (running == 0)
+            break;
+        int status;
+        pid_t pid = wait(&status);
+        for (unsigned i = 0; i < jobs; i++) {
+            struct child *child = &children[i];
+            if (child->pid == 0 || child->pid != pid)
+                continue;
+            add_stats(sum, &child->report->stats);
+            if (status != 0) {
+                failed++;
+                if (first == NULL) {
+                    tell_failure(child, status, settings);
+                    if (!shortens && !(WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)) {
+                        shortens = true;
+                        to_shorten = child->seed;
+                    }
+                } else if (failed == 1 || child->seed < first->seed)
+                    note_failure(child, status, first);
+            }
+            end_child(child);
+            running--;
+        }
+    }
+    munmap(reports, jobs * sizeof *reports);
+    if (shortens)
+        shorten(settings, to_shorten, SHORTEN_TRIES);
+    return failed;
+}
