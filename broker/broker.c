@@ -215,6 +215,7 @@ static int open_parts(struct broker *broker, struct error *error)
         .loop = broker->loop,
         .name = "broker",
         .connections_max = (uint32_t)config->connections_max,
+        .frame_timeout_ms = (uint32_t)config->client_frame_timeout_ms,
         .idle_ms = (uint32_t)config->server_channel_max_idle_time_seconds * 1000,
         .context = broker,
         .on_frame = processor_on_frame,

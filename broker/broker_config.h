@@ -114,6 +114,8 @@ struct broker_config {
     int32_t server_channel_max_idle_time_seconds;
     int32_t connections_max;
     int32_t held_pulls_max;
+    int32_t client_frame_timeout_ms;
+    int64_t buffer_memory_max;
 
     /* ---- made by broker_config_finish() from the above ---- */
     bool sync_flush;      /* flushDiskType: class B */

@@ -131,6 +131,10 @@ static const struct config_row rows[] = {
     INT("serverChannelMaxIdleTimeSeconds", server_channel_max_idle_time_seconds, "120", 1, 86400, "a silent connection is closed after this"),
     INT("connectionsMax", connections_max, "10000", 1, 1000000, "connections at a time; more are refused"),
     INT("heldPullsMax", held_pulls_max, "100000", 1, 100000, "pulls that wait for messages at a time; more are answered at once"),
+    INT("clientFrameTimeoutMs", client_frame_timeout_ms, "30000", 100, 3600000,
+        "a request whose bytes stop coming is cut off: this long, and 1 ms more for each 16 bytes that came"),
+    LONG("bufferMemoryMax", buffer_memory_max, "134217728", 1048576, INT64_MAX,
+         "bytes of unfinished requests, unsent answers, waiting sends and pulls; above it sends and pulls are refused with code 14"),
 
     /* ---- not built yet ---- */
     UNBUILT("aclEnable", CONFIG_BOOL, "false", "false", "access control is not built yet; true refuses to start"),

@@ -13,6 +13,7 @@
 #include "broker/cold_read.h"
 #include "broker/forward.h"
 #include "broker/listener.h"
+#include "broker/memory_budget.h"
 #include "broker/log.h"
 #include "broker/metadata.h"
 #include "broker/pull_hold.h"
@@ -46,6 +47,7 @@ static const char *const limit_names[LIMIT_HIT_COUNT] = {
     [LIMIT_HIT_PENDING_SENDS] = "limit_pendingSends", [LIMIT_HIT_LOG_BUSY] = "limit_logBusy",
     [LIMIT_HIT_HELD_PULLS] = "limit_heldPulls",       [LIMIT_HIT_COLD_READS] = "limit_coldReads",
     [LIMIT_HIT_PARKED] = "limit_parkedRequests",      [LIMIT_HIT_FORWARDED] = "limit_forwardedRequests",
+    [LIMIT_HIT_CONNECTION_SENDS] = "limit_connectionSends", [LIMIT_HIT_MEMORY] = "limit_bufferMemory",
 };
 
 struct sample {
@@ -480,6 +482,10 @@ static void put_limits(const struct broker_stats *stats, const struct broker_sta
     put(sink, "limit_connections", "%llu", (unsigned long long)counters->refused);
     put(sink, "limit_unsentBytes", "%llu", (unsigned long long)counters->cut_slow);
     put(sink, "limit_inputBytes", "%llu", (unsigned long long)counters->cut_input);
+    put(sink, "limit_frameTime", "%llu", (unsigned long long)counters->cut_frame);
+    put(sink, "limit_acceptsTurn", "%llu", (unsigned long long)counters->accepts_deferred);
+    put(sink, "limit_turnMicros", "%llu", (unsigned long long)counters->turns_full);
+    put(sink, "bufferMemory", "%llu", (unsigned long long)memory_budget_used(broker));
     put(sink, "connectionsIdleClosed", "%llu", (unsigned long long)counters->cut_idle);
     put(sink, "connectionsMalformed", "%llu", (unsigned long long)counters->cut_malformed);
     put(sink, "framesReceived", "%llu", (unsigned long long)counters->frames);

@@ -14,6 +14,7 @@ struct cold_reader {
     uint32_t waiting_count;
     uint32_t running;
     uint64_t jobs, jobs_of_queues;
+    size_t bytes; /* at the pool */
     struct cold_read *at_pool[LIMIT_COLD_READS]; /* NULL: a free place */
     bool stopped;
     void (*idle)(void *argument);
@@ -72,6 +73,7 @@ static void unpin(struct cold_read *read)
 /* What the pool needs: memory, and files that do not go. */
 static void prepare(struct cold_read *read)
 {
+    read->reader->bytes += read->size;
     read->bytes = malloc(read->size == 0 ? 1 : read->size);
     if (read->bytes == NULL)
         read->code = ERROR_NO_MEMORY;
@@ -115,6 +117,7 @@ static void after(uv_work_t *work, int status)
     struct cold_read *read = work->data;
     struct cold_reader *reader = read->reader;
     reader->running--;
+    reader->bytes -= read->size;
     note_at_pool(reader, read, NULL);
     unpin(read);
     read->done(reader->broker, read, status != 0 || reader->stopped ? ERROR_STOPPED : read->code);
@@ -149,6 +152,11 @@ void cold_reader_counts(const struct cold_reader *reader, uint64_t *jobs, uint64
 {
     *jobs = reader->jobs;
     *of_queues = reader->jobs_of_queues;
+}
+
+size_t cold_reader_bytes(const struct cold_reader *reader)
+{
+    return reader->bytes;
 }
 
 uint32_t cold_reader_jobs(const struct cold_reader *reader, enum cold_read_kind kind, uint64_t *head_wait_ms)

@@ -52,6 +52,8 @@ void cold_read_free(struct cold_read *read);
 bool cold_read_needed(struct broker *broker, int64_t physical_offset);
 /* Jobs that were taken since the start, and those of them that read a queue's pages. */
 void cold_reader_counts(const struct cold_reader *reader, uint64_t *jobs, uint64_t *of_queues);
+/* Of jobs at the pool; those that wait have none yet. */
+size_t cold_reader_bytes(const struct cold_reader *reader);
 /* Jobs of a kind that wait or are at the pool, and how long the first of them has been there, in ms. */
 uint32_t cold_reader_jobs(const struct cold_reader *reader, enum cold_read_kind kind, uint64_t *head_wait_ms);
 /* Waiting jobs end with ERROR_STOPPED; those at the pool are waited for: `idle` is called from the loop, or at once. */

@@ -259,6 +259,23 @@ static void input_free(struct connection *connection)
     connection->input_size = connection->input_capacity = 0;
 }
 
+/* Cuts off whoever holds much of a frame that began longest ago. A client that works sends a frame in one go. False: there is none but `but`. */
+static bool cut_slowest_frame(struct remoting_server *server, const struct connection *but)
+{
+    struct connection *slowest = NULL;
+    for (uint32_t i = 0; i < server->slot_count; i++) {
+        struct connection *connection = server->slots[i];
+        if (connection != NULL && connection != but && connection->input_capacity > LIMIT_INPUT_KEEP_BYTES && connection->frame_started_ms != 0 &&
+            (slowest == NULL || connection->frame_started_ms < slowest->frame_started_ms))
+            slowest = connection;
+    }
+    if (slowest == NULL)
+        return false;
+    cut(slowest, &server->counters.cut_input, "unfinished requests of all clients reached the limit, and its own is the oldest");
+    input_free(slowest);
+    return true;
+}
+
 /* Keeps data[0, size) (which may lie in input itself) with room for `capacity` bytes. */
 static void input_keep(struct connection *connection, const uint8_t *data, size_t size, size_t capacity)
 {
@@ -267,7 +284,9 @@ static void input_keep(struct connection *connection, const uint8_t *data, size_
     if (inside && data != connection->input)
         memmove(connection->input, data, size);
     if (connection->input_capacity < capacity) {
-        if (server->input_bytes - connection->input_capacity + capacity > LIMIT_INPUT_TOTAL_BYTES) {
+        while (server->input_bytes - connection->input_capacity + capacity > LIMIT_INPUT_TOTAL_BYTES) {
+            if (cut_slowest_frame(server, connection))
+                continue;
             cut(connection, &server->counters.cut_input, "unfinished requests of all clients reached the limit");
             return;
         }
@@ -283,6 +302,12 @@ static void input_keep(struct connection *connection, const uint8_t *data, size_
     if (!inside)
         memcpy(connection->input, data, size);
     connection->input_size = size;
+}
+
+static void not_silent(struct connection *connection)
+{
+    connection->silent = false;
+    TAILQ_REMOVE(&connection->server->silent, connection, silent_next);
 }
 
 /* Cuts frames out of data, which is the shared buffer or input, and keeps the rest. */
@@ -304,12 +329,19 @@ static void consume_input(struct connection *connection, uint8_t *data, size_t s
             break;
         }
         server->counters.frames++;
+        if (connection->silent)
+            not_silent(connection);
+        connection->frame_started_ms = 0;
         server->options.on_frame(server->options.context, connection, data + at, (size_t)frame_size);
         if (connection->closing)
             return;
         at += (size_t)frame_size;
     }
     size_t left = size - at;
+    if (left == 0 || connection->paused)
+        connection->frame_started_ms = 0;
+    else if (connection->frame_started_ms == 0)
+        connection->frame_started_ms = uv_now(server->options.loop);
     if (left == 0) {
         connection->input_size = 0;
         if (connection->input_capacity > LIMIT_INPUT_KEEP_BYTES)
@@ -328,11 +360,32 @@ static void consume_input(struct connection *connection, uint8_t *data, size_t s
     input_keep(connection, data + at, left, capacity);
 }
 
+/* Is it this connection's turn? A flood must not keep the loop from the peers' sockets and timers. */
+static bool may_read(struct remoting_server *server, struct connection *connection)
+{
+    uint64_t now_us = uv_hrtime() / 1000;
+    if (server->turn_started_us == 0)
+        server->turn_started_us = now_us;
+    if (connection->served_round == server->round && server->round_waits)
+        return false;
+    if (now_us - server->turn_started_us > LIMIT_TURN_US) {
+        server->turn_full = true;
+        server->round_waits = true;
+        return false;
+    }
+    connection->served_round = server->round;
+    return true;
+}
+
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
     struct connection *connection = handle->data;
     struct remoting_server *server = connection->server;
     (void)suggested;
+    if (!may_read(server, connection)) {
+        *buf = uv_buf_init(NULL, 0); /* on_read hears of it; the socket stays readable */
+        return;
+    }
     if (connection->input_size <= LIMIT_INPUT_KEEP_BYTES) {
         /* libuv reads right behind this call, so nobody else uses the shared buffer in between. */
         if (connection->input_size > 0)
@@ -358,7 +411,7 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
 {
     struct connection *connection = stream->data;
     struct remoting_server *server = connection->server;
-    if (connection->closing || count == 0)
+    if (connection->closing || count == 0 || count == UV_ENOBUFS)
         return;
     if (count < 0) {
         connection_close(connection);
@@ -484,9 +537,19 @@ static void refuse(struct remoting_server *server, struct remoting_listener *lis
     uv_close((uv_handle_t *)tcp, on_refused_closed);
 }
 
+/* A flood of connections that say nothing keeps nobody out who speaks. */
+static void make_room(struct remoting_server *server)
+{
+    struct connection *silent = TAILQ_FIRST(&server->silent);
+    if (silent != NULL && uv_now(server->options.loop) - silent->accepted_ms > LIMIT_SILENT_MS)
+        cut(silent, &server->counters.refused, "connectionsMax is reached, and it has sent nothing yet");
+}
+
 struct connection *connection_accept(struct remoting_server *server, struct remoting_listener *listener)
 {
     uint32_t slot;
+    if (server->connection_count >= server->options.connections_max)
+        make_room(server);
     if (server->connection_count >= server->options.connections_max || !take_slot(server, &slot)) {
         refuse(server, listener);
         return NULL;
@@ -500,7 +563,9 @@ struct connection *connection_accept(struct remoting_server *server, struct remo
     connection->id = server->next_serial++ << REMOTING_SLOT_BITS | slot;
     connection->server = server;
     connection->local_port = listener->port;
-    connection->last_activity_ms = uv_now(server->options.loop);
+    connection->last_activity_ms = connection->accepted_ms = uv_now(server->options.loop);
+    connection->silent = true;
+    TAILQ_INSERT_TAIL(&server->silent, connection, silent_next);
     connection->write.data = connection;
     buffer_init(&connection->filling.owned, LIMIT_UNSENT_BYTES + 2 * REMOTING_FRAME_MAX);
     buffer_init(&connection->sending.owned, LIMIT_UNSENT_BYTES + 2 * REMOTING_FRAME_MAX);
@@ -540,6 +605,8 @@ void connection_close(struct connection *connection)
     if (connection->dirty_at != 0)
         server->dirty[connection->dirty_at - 1] = NULL;
     connection->dirty_at = 0;
+    if (connection->silent)
+        not_silent(connection);
     if (server->options.on_closed != NULL)
         server->options.on_closed(server->options.context, connection);
     uv_close((uv_handle_t *)&connection->tcp, on_closed);
@@ -566,6 +633,11 @@ void connection_sweep(struct connection *connection, uint64_t now_ms)
     struct remoting_server *server = connection->server;
     if (connection->writing && now_ms - connection->write_started_ms > LIMIT_STALLED_WRITE_MS) {
         cut(connection, &server->counters.cut_slow, "an answer could not be written for 30 s");
+        return;
+    }
+    if (connection->frame_started_ms != 0 && connection->input_size > 0 &&
+        now_ms - connection->frame_started_ms > server->options.frame_timeout_ms + connection->input_size / LIMIT_FRAME_BYTES_PER_MS) {
+        cut(connection, &server->counters.cut_frame, "its request does not come to an end");
         return;
     }
     if (now_ms - connection->last_activity_ms > server->options.idle_ms) {

@@ -6,6 +6,7 @@
 #ifndef LEDGERMQ_BROKER_CONNECTION_H
 #define LEDGERMQ_BROKER_CONNECTION_H
 
+#include <sys/queue.h>
 #include <uv.h>
 
 #include "proto/buffer.h"
@@ -36,12 +37,18 @@ struct connection {
     struct message_host peer;
     int local_port; /* that was asked */
     void *user;     /* of the server's owner; NULL at first */
+    uint32_t pending_sends; /* that wait for the quorum: kept by send_answer */
 
     /* private to connection.c and listener.c */
     uv_tcp_t tcp;
     bool closing;
     bool paused;               /* too much unsent: what was read waits in input, and reading stopped */
     uint64_t last_activity_ms; /* loop time of the last read or finished write */
+    uint64_t accepted_ms;
+    uint64_t frame_started_ms; /* the first bytes of an unfinished frame came then; 0 = none, or we do not read */
+    uint64_t served_round;     /* the server's round in which it was read last */
+    bool silent;               /* sent no whole frame yet: in the server's list of those */
+    TAILQ_ENTRY(connection) silent_next;
     uint8_t *input;            /* bytes that are no whole frame yet */
     size_t input_size, input_capacity;
     struct connection_output filling; /* of this turn */

@@ -326,6 +326,11 @@ void forward_reply_none(struct forward *forward, uint64_t connection_id)
         answer_taken(forward, taken, slice_of(NULL, 0));
 }
 
+size_t forward_parked_bytes(const struct forward *forward)
+{
+    return forward->parked_bytes;
+}
+
 uint32_t forward_parked(const struct forward *forward)
 {
     return forward->parked_count;

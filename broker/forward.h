@@ -28,6 +28,7 @@ void forward_reply_done(struct forward *forward, uint64_t connection_id);
 void forward_reply_none(struct forward *forward, uint64_t connection_id);
 
 uint32_t forward_parked(const struct forward *forward);
+size_t forward_parked_bytes(const struct forward *forward);
 void forward_close(struct forward *forward); /* timer is closed by the loop later; free after the loop ran */
 void forward_free(struct forward *forward);
 

@@ -10,6 +10,15 @@
 /* ---- connections ---- */
 #define LIMIT_CONNECTIONS 10000u /* accepted at a time per server; x some 800 bytes idle = 8 MiB */
 #define LIMIT_LISTENERS 8u       /* ports of one server */
+/* New connections of one port in one turn of the loop, some 15 us each: the rest stays in the kernel's backlog until the next turn. */
+#define LIMIT_ACCEPTS_TURN 64u
+/* When all places are taken, a connection that has said nothing for so long since it came gives its place to a new one. */
+#define LIMIT_SILENT_MS 1000u
+/* Time of one turn that goes to clients' requests before the sockets that are left wait for the next turn. Peers' sockets are read in every turn,
+ * so a flood of requests delays Raft by no more than this and one request. */
+#define LIMIT_TURN_US 10000u
+/* A frame has clientFrameTimeoutMs (30 s) and a millisecond for each so many bytes that have come: 16 KiB/s is fast enough. */
+#define LIMIT_FRAME_BYTES_PER_MS 16u
 #define LIMIT_IDLE_MS 120000u    /* serverChannelMaxIdleTimeSeconds */
 #define LIMIT_STALLED_WRITE_MS 30000u
 /* Unsent bytes of one client: a client is cut when an answer is to be queued behind this much, so at most this plus one answer (16 MiB). */
@@ -21,13 +30,15 @@
 #define LIMIT_INPUT_KEEP_BYTES (16u * 1024) /* input buffer a connection keeps between frames */
 #define LIMIT_OUTPUT_KEEP_BYTES (16u * 1024)   /* output buffer an idle connection keeps */
 #define LIMIT_OUTPUT_BUSY_BYTES (1024u * 1024) /* and a busy one between two turns */
-/* Partial frames of all connections together; 4 clients may send 16 MiB frames at the same time. */
+/* Partial frames of all connections together; 4 clients may send 16 MiB frames at the same time. Who needs more takes it from the one whose frame is
+ * the oldest unfinished of the large ones: those that hold memory are slow by nature. */
 #define LIMIT_INPUT_TOTAL_BYTES (64u * 1024 * 1024)
 
 /* ---- sends ---- */
 /* Sends that wait for the quorum: x some 160 bytes = 10 MiB. Java refuses at 10,000 (maxPendingRequestsNum), too few for window 1024 x 64
  * clients. Their bytes are bounded by dledger. */
 #define LIMIT_PENDING_SENDS 65536u
+#define LIMIT_PENDING_SENDS_CONNECTION 16384u /* of one connection: 4 of them fill the table, a client's window is some 1,000 */
 #define LIMIT_BATCH_MEMBERS 32768u /* of one 320 request: 4 MiB / 24 bytes of an empty member is far above what clients make */
 
 /* ---- pulls ---- */

@@ -7,6 +7,22 @@
 #include "broker/connection.h"
 #include "broker/remoting_server.h"
 
+static void accept_deferred(struct remoting_server *server);
+
+static void begin_turn(struct remoting_server *server)
+{
+    server->turn_started_us = 0;
+    if (server->turn_full) {
+        server->counters.turns_full++;
+    } else {
+        server->round++;
+        server->round_waits = false;
+    }
+    server->turn_full = false;
+    if (!server->closing)
+        accept_deferred(server);
+}
+
 static void flush_dirty(uv_prepare_t *prepare)
 {
     struct remoting_server *server = prepare->data;
@@ -20,6 +36,7 @@ static void flush_dirty(uv_prepare_t *prepare)
         connection_flush(connection);
     }
     server->dirty_count = 0;
+    begin_turn(server);
 }
 
 static void sweep(uv_timer_t *timer)
@@ -46,7 +63,12 @@ struct remoting_server *remoting_server_new(const struct remoting_server_options
         server->options.connections_max = 1u << REMOTING_SLOT_BITS;
     if (server->options.idle_ms == 0)
         server->options.idle_ms = LIMIT_IDLE_MS;
+    if (server->options.frame_timeout_ms == 0)
+        server->options.frame_timeout_ms = REMOTING_FRAME_TIMEOUT_MS;
+    server->sweep_ms = server->options.frame_timeout_ms / 4 < REMOTING_SWEEP_MS ? server->options.frame_timeout_ms / 4 : REMOTING_SWEEP_MS;
     server->next_serial = 1;
+    server->round = 1;
+    TAILQ_INIT(&server->silent);
     server->malformed_limiter.burst = 1;
     server->cut_limiter.burst = 5;
     server->read_buffer = malloc(LIMIT_READ_BYTES);
@@ -74,8 +96,27 @@ static void on_connection(uv_stream_t *stream, int status)
     struct remoting_server *server = listener->server;
     if (status < 0 || server->closing)
         return;
+    if (listener->accepts == LIMIT_ACCEPTS_TURN) {
+        /* Not taken: libuv holds it and does not look at the port until it is. */
+        listener->deferred = true;
+        server->counters.accepts_deferred++;
+        return;
+    }
+    listener->accepts++;
     if (connection_accept(server, listener) != NULL && !uv_is_active((uv_handle_t *)&server->sweep))
-        uv_timer_start(&server->sweep, sweep, REMOTING_SWEEP_MS, REMOTING_SWEEP_MS);
+        uv_timer_start(&server->sweep, sweep, server->sweep_ms, server->sweep_ms);
+}
+
+static void accept_deferred(struct remoting_server *server)
+{
+    for (unsigned i = 0; i < server->listener_count; i++) {
+        struct remoting_listener *listener = &server->listeners[i];
+        listener->accepts = 0;
+        if (!listener->deferred || !listener->open)
+            continue;
+        listener->deferred = false;
+        on_connection((uv_stream_t *)&listener->tcp, 0);
+    }
 }
 
 static void on_listener_closed(uv_handle_t *handle)
@@ -188,6 +229,11 @@ void remoting_server_each(struct remoting_server *server, void (*each)(void *arg
         if (server->slots[i] != NULL)
             each(argument, server->slots[i]);
     }
+}
+
+uint64_t remoting_server_buffered(const struct remoting_server *server)
+{
+    return server->input_bytes + server->owned_bytes;
 }
 
 const struct remoting_server_counters *remoting_server_counters(const struct remoting_server *server)

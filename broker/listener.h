@@ -23,6 +23,7 @@ struct remoting_server_options {
     const char *name;         /* for the log: "broker", "namesrv"; borrowed for the server's life */
     uint32_t connections_max; /* 0 = LIMIT_CONNECTIONS */
     uint32_t idle_ms;         /* 0 = LIMIT_IDLE_MS */
+    uint32_t frame_timeout_ms; /* a frame that began so long ago is not waited for; 0 = 30 s */
     void *context;
     /* One whole frame (length field included), mutable, valid during the call. It may write to connection_output() and may close the
      * connection. Decoding is the callee's: a malformed frame is closed with connection_close_malformed(). */
@@ -35,11 +36,14 @@ struct remoting_server_options {
 
 struct remoting_server_counters {
     uint64_t accepted;
-    uint64_t refused;         /* at connections_max */
+    uint64_t refused;         /* at connections_max: new ones turned away, and silent ones that made room */
     uint64_t cut_slow;        /* unsent bytes or an old write */
     uint64_t cut_idle;
     uint64_t cut_malformed;
     uint64_t cut_input;       /* partial frames of all clients over LIMIT_INPUT_TOTAL_BYTES */
+    uint64_t cut_frame;       /* frames that did not come to their end in time */
+    uint64_t accepts_deferred; /* turns that left connections in the backlog */
+    uint64_t turns_full;       /* turns that left sockets unread */
     uint64_t frames;
     uint64_t bytes_in;
     uint64_t bytes_out;
@@ -60,6 +64,8 @@ void remoting_server_free(struct remoting_server *server); /* after closed; NULL
 struct connection *remoting_server_find(struct remoting_server *server, uint64_t connection_id);
 uint32_t remoting_server_connection_count(const struct remoting_server *server);
 void remoting_server_each(struct remoting_server *server, void (*each)(void *argument, struct connection *connection), void *argument);
+/* Of partial frames, and of answers that are not sent yet. */
+uint64_t remoting_server_buffered(const struct remoting_server *server);
 const struct remoting_server_counters *remoting_server_counters(const struct remoting_server *server);
 
 #endif

@@ -5,10 +5,12 @@
 #include <stdlib.h>
 
 #include "broker/broker.h"
+#include "broker/broker_stats.h"
 #include "broker/client_call.h"
 #include "broker/connection.h"
 #include "broker/forward.h"
 #include "broker/listener.h"
+#include "broker/memory_budget.h"
 #include "broker/processor_table.h"
 #include "proto/response_code.h"
 
@@ -105,6 +107,12 @@ static void run_frame(struct broker *broker, struct connection *connection, uint
     bool pull = command.code == 11 || command.code == 361;
     if (row == NULL || (pull && connection->local_port == broker->config.listen_port - 2)) {
         reply_not_supported(broker, &request);
+        return;
+    }
+    if ((row->flags & PROCESSOR_BUFFERS) != 0 && memory_budget_exceeded(broker)) {
+        broker_stats_limit_hit(broker->stats, LIMIT_HIT_MEMORY);
+        reply_simple(broker, &request.reply_to, RESPONSE_SERVICE_NOT_AVAILABLE, "limit reached: buffers of clients hold more than bufferMemoryMax=%lld bytes",
+                     (long long)broker->config.buffer_memory_max);
         return;
     }
     if (raw.size > 0 && (row->flags & PROCESSOR_FORWARD) != 0 && forward_request(broker->forward, &request, row))

@@ -37,6 +37,7 @@ typedef void (*processor_handler)(struct broker *broker, struct request *request
 enum processor_flag {
     PROCESSOR_FORWARD = 1,  /* needs the leader: a follower forwards it, once and bounded (broker/forward.c) */
     PROCESSOR_QUESTION = 2, /* with FORWARD: an offset question; without a leader the connection is closed instead of a wrong answer */
+    PROCESSOR_BUFFERS = 4,  /* what it takes or answers may be large and may wait: refused with 14 while memory is short (memory_budget.h) */
 };
 
 struct processor_row {

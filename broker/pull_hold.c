@@ -273,6 +273,11 @@ void pull_hold_connection_closed(struct pull_hold *hold, uint64_t connection_id)
     }
 }
 
+size_t pull_hold_bytes(const struct pull_hold *hold)
+{
+    return hold->bytes;
+}
+
 uint32_t pull_hold_count(const struct pull_hold *hold)
 {
     return hold->count;

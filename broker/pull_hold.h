@@ -41,6 +41,7 @@ void pull_hold_wake(struct pull_hold *hold);
 void pull_hold_notify_topic(struct pull_hold *hold, struct slice topic, int32_t queue_id);
 void pull_hold_connection_closed(struct pull_hold *hold, uint64_t connection_id);
 uint32_t pull_hold_count(const struct pull_hold *hold);
+size_t pull_hold_bytes(const struct pull_hold *hold);
 /* Drops all. The timer is closed by the loop later; free after the loop ran. */
 void pull_hold_close(struct pull_hold *hold);
 void pull_hold_free(struct pull_hold *hold);

@@ -759,7 +759,7 @@ static void pull_message(struct broker *broker, struct request *request)
 }
 
 const struct processor_row pull_message_processor_rows[] = {
-    {11, "PULL_MESSAGE", pull_message, 0},
-    {361, "LITE_PULL_MESSAGE", pull_message, 0},
+    {11, "PULL_MESSAGE", pull_message, PROCESSOR_BUFFERS},
+    {361, "LITE_PULL_MESSAGE", pull_message, PROCESSOR_BUFFERS},
     {0, NULL, NULL, 0},
 };

@@ -169,7 +169,7 @@ static void view_message(struct broker *broker, struct request *request)
 }
 
 const struct processor_row query_message_processor_rows[] = {
-    {REQUEST_QUERY_MESSAGE, "QUERY_MESSAGE", query_message, 0},
-    {REQUEST_VIEW_MESSAGE_BY_ID, "VIEW_MESSAGE_BY_ID", view_message, 0},
+    {REQUEST_QUERY_MESSAGE, "QUERY_MESSAGE", query_message, PROCESSOR_BUFFERS},
+    {REQUEST_VIEW_MESSAGE_BY_ID, "VIEW_MESSAGE_BY_ID", view_message, PROCESSOR_BUFFERS},
     {0, NULL, NULL, 0},
 };

@@ -8,6 +8,7 @@
 #include "broker/listener.h"
 #include "broker/log.h"
 
+#define REMOTING_FRAME_TIMEOUT_MS 30000u
 #define REMOTING_SWEEP_MS 5000u /* idle and stalled connections are looked for this often, while there are any */
 
 struct remoting_listener {
@@ -15,6 +16,8 @@ struct remoting_listener {
     struct remoting_server *server;
     int port;
     bool open;
+    uint32_t accepts;  /* in this turn */
+    bool deferred;     /* libuv has accepted one more that was not taken: it waits for us */
 };
 
 struct remoting_server {
@@ -23,6 +26,7 @@ struct remoting_server {
     unsigned listener_count;
     uv_prepare_t prepare;
     uv_timer_t sweep;
+    uint32_t sweep_ms;
     uint32_t handles; /* open libuv handles, connections included: closed is called when it falls to 0 */
     bool closing;
     void (*closed)(void *argument);
@@ -35,7 +39,14 @@ struct remoting_server {
     uint32_t free_count;
     uint64_t next_serial;
     uint32_t connection_count;
+    TAILQ_HEAD(silent_connections, connection) silent; /* sent no whole frame yet, the oldest first */
 
+    /* A turn reads from sockets for LIMIT_TURN_US. Those that it did not come to are first in the next: who was served in this round waits until
+     * all others were, and a round ends with a turn that came to all. */
+    uint64_t turn_started_us; /* 0: nothing was read in this turn */
+    uint64_t round;
+    bool turn_full;
+    bool round_waits; /* somebody was left out because it had been served in this round */
     struct connection **dirty; /* to be flushed by the hook; NULL = closed meanwhile */
     uint32_t dirty_count, dirty_capacity;
 

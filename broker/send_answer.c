@@ -8,7 +8,9 @@
 #include "broker/broker.h"
 #include "broker/broker_stats.h"
 #include "broker/broker_stats_manager.h"
+#include "broker/connection.h"
 #include "broker/limits.h"
+#include "broker/listener.h"
 #include "broker/message_append.h"
 #include "broker/send_message_processor.h"
 #include "proto/message.h"
@@ -98,6 +100,9 @@ void send_answer_illegal(struct broker *broker, const struct reply_to *to)
 void send_answer_give(struct pending_send *pending)
 {
     struct send_answers *answers = pending->answers;
+    struct connection *connection = remoting_server_find(answers->broker->server, pending->reply_to.connection_id);
+    if (connection != NULL)
+        connection->pending_sends--;
     free(pending->batch_offsets);
     stats_item_release(pending->stats);
     pending->stats = NULL;
@@ -158,26 +163,45 @@ static void on_appended(struct append_entry_request *append)
     send_answer_give(pending);
 }
 
-struct pending_send *send_answer_take(struct send_answers *answers)
+static bool grow(struct send_answers *answers)
 {
-    if (answers->free_sends == NULL) {
-        if (answers->allocated + PENDING_SLAB > LIMIT_PENDING_SENDS)
-            return NULL;
-        struct pending_slab *slab = malloc(sizeof *slab);
-        if (slab == NULL)
-            return NULL;
-        slab->next = answers->slabs;
-        answers->slabs = slab;
-        answers->allocated += PENDING_SLAB;
-        for (uint32_t i = 0; i < PENDING_SLAB; i++) {
-            slab->sends[i].started_us = 0;
-            slab->sends[i].next_free = answers->free_sends;
-            answers->free_sends = &slab->sends[i];
-        }
+    if (answers->allocated + PENDING_SLAB > LIMIT_PENDING_SENDS)
+        return false;
+    struct pending_slab *slab = malloc(sizeof *slab);
+    if (slab == NULL)
+        return false;
+    slab->next = answers->slabs;
+    answers->slabs = slab;
+    answers->allocated += PENDING_SLAB;
+    for (uint32_t i = 0; i < PENDING_SLAB; i++) {
+        slab->sends[i].started_us = 0;
+        slab->sends[i].next_free = answers->free_sends;
+        answers->free_sends = &slab->sends[i];
     }
+    return true;
+}
+
+struct pending_send *send_answer_take(struct send_answers *answers, const struct reply_to *to)
+{
+    struct broker *broker = answers->broker;
+    struct connection *connection = remoting_server_find(broker->server, to->connection_id);
+    if (connection != NULL && connection->pending_sends >= LIMIT_PENDING_SENDS_CONNECTION) {
+        broker_stats_limit_hit(broker->stats, LIMIT_HIT_CONNECTION_SENDS);
+        send_answer_refuse(broker, to, RESPONSE_SERVICE_NOT_AVAILABLE, "limit reached: %u messages of this connection wait for the quorum",
+                           LIMIT_PENDING_SENDS_CONNECTION);
+        return NULL;
+    }
+    if (answers->free_sends == NULL && !grow(answers)) {
+        broker_stats_limit_hit(broker->stats, LIMIT_HIT_PENDING_SENDS);
+        send_answer_code(broker, to, ERROR_BUSY);
+        return NULL;
+    }
+    if (connection != NULL)
+        connection->pending_sends++;
     struct pending_send *pending = answers->free_sends;
     answers->free_sends = pending->next_free;
     answers->waiting++;
+    pending->reply_to = *to;
     pending->append.done = on_appended;
     pending->answers = answers;
     pending->batch_offsets = NULL;

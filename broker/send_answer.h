@@ -41,8 +41,9 @@ void send_answer_close(struct send_answers *answers);
 /* How long the oldest has waited. Looks at all: for people, not for every second. */
 uint64_t send_answer_oldest_ms(const struct send_answers *answers);
 
-/* NULL: too many wait, or no memory. The caller fills in what is answered, before or right after the append; then it is not his any more. */
-struct pending_send *send_answer_take(struct send_answers *answers);
+/* NULL: too many wait, of all clients or of this one, or there is no memory: the refusal has been answered. The caller fills in what is answered,
+ * before or right after the append; then it is not his any more. */
+struct pending_send *send_answer_take(struct send_answers *answers, const struct reply_to *to);
 /* Gives back what was not appended. */
 void send_answer_give(struct pending_send *pending);
 /* The item is found while the topic's name is at hand; the event counts when it is answered. */

@@ -210,17 +210,15 @@ static void send_batch(struct send_message_processor *sends, const struct send_c
         send_answer_refuse(broker, to, RESPONSE_SERVICE_NOT_AVAILABLE, "the queue's files cannot be made");
         return;
     }
-    struct pending_send *pending = send_answer_take(&sends->answers);
-    if (pending != NULL)
-        pending->batch_offsets = malloc(count * sizeof *pending->batch_offsets);
-    if (pending == NULL || pending->batch_offsets == NULL) {
-        if (pending != NULL)
-            send_answer_give(pending);
-        broker_stats_limit_hit(broker->stats, LIMIT_HIT_PENDING_SENDS);
-        send_answer_code(broker, to, ERROR_BUSY);
+    struct pending_send *pending = send_answer_take(&sends->answers, to);
+    if (pending == NULL)
+        return;
+    pending->batch_offsets = malloc(count * sizeof *pending->batch_offsets);
+    if (pending->batch_offsets == NULL) {
+        send_answer_give(pending);
+        send_answer_code(broker, to, ERROR_NO_MEMORY);
         return;
     }
-    pending->reply_to = *to;
     pending->queue_id = queue_id;
     pending->started_us = context->started_us;
     pending->bytes = 0;
@@ -369,12 +367,9 @@ static void send_one(struct send_message_processor *sends, struct send_context *
         .topic = stored->config.name,
         .properties = properties.text,
     };
-    struct pending_send *pending = send_answer_take(&sends->answers);
-    if (pending == NULL) {
-        broker_stats_limit_hit(broker->stats, LIMIT_HIT_PENDING_SENDS);
-        send_answer_code(broker, to, ERROR_BUSY);
+    struct pending_send *pending = send_answer_take(&sends->answers, to);
+    if (pending == NULL)
         return;
-    }
     pending->batch_offsets = NULL;
     int rv = message_append(broker, queue, &record, slice_of(NULL, 0), &pending->append);
     if (rv != 0) {
@@ -382,7 +377,6 @@ static void send_one(struct send_message_processor *sends, struct send_context *
         send_answer_code(broker, to, rv);
         return;
     }
-    pending->reply_to = *to;
     pending->queue_id = queue_id;
     pending->queue_offset = record.queue_offset;
     pending->physical_offset = record.physical_offset;
@@ -511,11 +505,11 @@ static void send_message(struct broker *broker, struct request *request)
 }
 
 const struct processor_row send_message_processor_rows[] = {
-    {10, "SEND_MESSAGE", send_message, PROCESSOR_FORWARD},
-    {310, "SEND_MESSAGE_V2", send_message, PROCESSOR_FORWARD},
-    {320, "SEND_BATCH_MESSAGE", send_message, PROCESSOR_FORWARD},
-    {REQUEST_SEND_REPLY_MESSAGE, "SEND_REPLY_MESSAGE", send_message, PROCESSOR_FORWARD},
-    {REQUEST_SEND_REPLY_MESSAGE_V2, "SEND_REPLY_MESSAGE_V2", send_message, PROCESSOR_FORWARD},
-    {36, "CONSUMER_SEND_MSG_BACK", consumer_send_msg_back, PROCESSOR_FORWARD},
+    {10, "SEND_MESSAGE", send_message, PROCESSOR_FORWARD | PROCESSOR_BUFFERS},
+    {310, "SEND_MESSAGE_V2", send_message, PROCESSOR_FORWARD | PROCESSOR_BUFFERS},
+    {320, "SEND_BATCH_MESSAGE", send_message, PROCESSOR_FORWARD | PROCESSOR_BUFFERS},
+    {REQUEST_SEND_REPLY_MESSAGE, "SEND_REPLY_MESSAGE", send_message, PROCESSOR_FORWARD | PROCESSOR_BUFFERS},
+    {REQUEST_SEND_REPLY_MESSAGE_V2, "SEND_REPLY_MESSAGE_V2", send_message, PROCESSOR_FORWARD | PROCESSOR_BUFFERS},
+    {36, "CONSUMER_SEND_MSG_BACK", consumer_send_msg_back, PROCESSOR_FORWARD | PROCESSOR_BUFFERS},
     {0, NULL, NULL, 0},
 };

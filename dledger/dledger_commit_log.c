@@ -576,6 +576,11 @@ int dledger_commit_log_append_copy(struct dledger_commit_log *log, enum ledger_e
     return 0;
 }
 
+size_t dledger_commit_log_gathered(const struct dledger_commit_log *log)
+{
+    return log->replica.gather.size;
+}
+
 bool dledger_commit_log_accepting(const struct dledger_commit_log *log)
 {
     return log->replica.accepting && !log->stopping;

@@ -128,6 +128,8 @@ void dledger_commit_log_append(struct dledger_commit_log *log, enum ledger_entry
 int dledger_commit_log_append_copy(struct dledger_commit_log *log, enum ledger_entry_kind kind, struct slice body,
                                    struct append_entry_request *request);
 
+/* Bytes of entries that were taken and are not submitted yet: in memory alone. */
+size_t dledger_commit_log_gathered(const struct dledger_commit_log *log);
 /* Leads and accepts appends. Cheap. */
 bool dledger_commit_log_accepting(const struct dledger_commit_log *log);
 /* This process stood still for so long, just now, that another member may lead without our knowing: what was read from the tables may be old. */

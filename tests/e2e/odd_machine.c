@@ -1,13 +1,17 @@
 /* LD_PRELOAD for a process under test: a disk that takes its time, and a clock that is set.
  *
  * ODD_MACHINE names a file that holds three 64-bit integers, which the test changes while the process runs: milliseconds that each fdatasync takes more,
- * milliseconds that each pread takes more, and milliseconds that the wall clock is ahead.
+ * milliseconds that each pread takes more, and milliseconds that the wall clock is ahead. ODD_HOSTS names a file of lines "NAME ADDRESS": what these names
+ * resolve to, as long as it says so.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <netdb.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -65,4 +69,23 @@ int clock_gettime(clockid_t clock, struct timespec *time)
     if (rv == 0 && clock == CLOCK_REALTIME && settings != NULL)
         time->tv_sec += settings[2] / 1000;
     return rv;
+}
+
+int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **result)
+{
+    static int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+    const char *path = getenv("ODD_HOSTS");
+    FILE *file = path == NULL || node == NULL ? NULL : fopen(path, "r");
+    char name[128], address[128];
+    if (real == NULL)
+        *(void **)&real = dlsym(RTLD_NEXT, "getaddrinfo");
+    while (file != NULL && fscanf(file, "%127s %127s", name, address) == 2) {
+        if (strcmp(name, node) == 0) {
+            node = address;
+            break;
+        }
+    }
+    if (file != NULL)
+        fclose(file);
+    return real(node, service, hints, result);
 }

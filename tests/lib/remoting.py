@@ -87,8 +87,9 @@ class Connection:
 
     def receive_some(self, timeout):
         """Waits for bytes; False when none came. Raises ConnectionError at the end of the stream."""
-        ready, _, _ = select.select([self.socket], [], [], timeout)
-        if not ready:
+        poll = select.poll()  # select() takes no descriptor above 1023
+        poll.register(self.socket, select.POLLIN)
+        if not poll.poll(max(timeout, 0) * 1000):
             return False
         data = self.socket.recv(1 << 20)
         if not data:

@@ -294,7 +294,7 @@ START_TEST(test_counts_after_cut)
 }
 END_TEST
 
-/* A disk that fails while room is made for what comes next proves nothing durable any more. */
+/* M8: a disk that fails while room is made for what comes next proves nothing durable any more. */
 START_TEST(test_failed_ledger)
 {
     enum { COUNT = 20000 };

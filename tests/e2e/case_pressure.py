@@ -1,0 +1,348 @@
+"""Clients that flood, stall, promise too much or never read: each meets a limit that is counted and named, and a good client hardly notices.
+
+The figure of each case is the 99th percentile of a good client's sends, without the others and with them, measured by turns. What a case asserts is wider
+than what is aimed at (twice), since other programs run on the machine that tests it.
+"""
+import json
+import os
+import resource
+import select
+import socket
+import struct
+import threading
+import time
+
+import remoting
+from cluster import Cluster, check, wait_for
+from e2e import Skipped, case, rounds
+
+ONE = {"nodes": 1, "durability": "A"}
+
+
+def runtime(cluster, key, node=0):
+    return int(json.loads(remoting.ask(cluster.broker(node), remoting.RUNTIME_INFO, {}, timeout=10.0).body)["table"][key].split()[0])
+
+
+def resident_kb(pid):
+    with open(f"/proc/{pid}/status", encoding="ascii") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("RssAnon"))
+
+
+def raw(address):
+    return socket.create_connection(remoting.split_address(address), timeout=5)
+
+
+def p99(times):
+    return sorted(times)[len(times) * 99 // 100]
+
+
+def send_times(connection, count, topic="T"):
+    times = []
+    for _ in range(count):
+        start = time.monotonic()
+        answer = connection.request(remoting.SEND_V2, remoting.send_fields(topic, 0), b"x" * 200, timeout=10)
+        check(answer.code == 0, f"a good client is refused: {answer}")
+        times.append((time.monotonic() - start) * 1000)
+    return times
+
+
+def by_turns(cluster, begin, end, times=rounds(2, 3, 6), count=rounds(150, 300, 1000)):
+    """p99 in ms of a good client without pressure and with it. begin() returns what end() takes."""
+    quiet, pressed = [], []
+    with remoting.Connection(cluster.broker(cluster.leader()), 10.0) as good:
+        send_times(good, 50)
+        for _ in range(times):
+            quiet += send_times(good, count)
+            what = begin()
+            try:
+                pressed += send_times(good, count)
+            finally:
+                end(what)
+    check(p99(pressed) < 4 * p99(quiet) + 30, lambda: f"p99 of a good client goes from {p99(quiet):.1f} to {p99(pressed):.1f} ms")
+    return f"p99 {p99(quiet):.2f} -> {p99(pressed):.2f} ms"
+
+
+class Crowd:
+    """Threads that repeat something until they are told to end; what they meet is theirs."""
+
+    def __init__(self, count, what, pause=0.0):
+        self.ending = threading.Event()
+        self.done = 0
+        self.pause = pause
+        self.threads = [threading.Thread(target=self.run, args=(what,), daemon=True) for _ in range(count)]
+        for thread in self.threads:
+            thread.start()
+
+    def run(self, what):
+        while not self.ending.wait(self.pause):
+            try:
+                what()
+            except OSError:
+                pass
+            self.done += 1
+
+    def end(self):
+        self.ending.set()
+        for thread in self.threads:
+            thread.join(20)
+
+
+def close_all(sockets):
+    for each in sockets:
+        each.close()
+
+
+@case
+def pressure_of_frames_that_do_not_end():
+    """A frame a byte at a time has a deadline, though each byte is activity; one that is large and moves is left alone."""
+    with Cluster(**ONE, settings=["clientFrameTimeoutMs=1000"]) as cluster:
+        cluster.create_topic("T", 1)
+        frame = remoting.request_frame(remoting.SEND_V2, remoting.send_fields("T", 0), b"x" * 2000, opaque=7)
+        large = remoting.request_frame(remoting.SEND_V2, remoting.send_fields("T", 0), b"y" * 1000000, opaque=9)
+        slow = [raw(cluster.broker(0)) for _ in range(20)] + [raw(cluster.namesrv(0)) for _ in range(2)]
+        large_one = remoting.Connection(cluster.broker(0), 10.0)
+        start, sent, at, cut = time.monotonic(), 0, 0, set()
+        while at < len(large):
+            check(time.monotonic() - start < 30, "the large frame takes too long")
+            large_one.send_raw(large[at:at + 30000])
+            at += 30000
+            for each in slow[:20]:
+                try:
+                    each.send(frame[sent % len(frame):][:1])
+                except OSError:
+                    cut.add(each)
+            sent += 1
+            time.sleep(0.06)
+        check(large_one.answer(9).code == 0, "a large frame that moves was not taken")
+        wait_for("the slow ones to be cut", 5, lambda: len(cut) == 20 or all(closed(each) for each in slow[:20]))
+        check(runtime(cluster, "limit_frameTime") >= 20, "they are not counted")
+        check(cluster.send("T", 0, b"z").code == 0, "after all that")
+        close_all(slow)
+        large_one.close()
+
+
+def closed(each):
+    try:
+        ready, _, _ = select.select([each], [], [], 0)
+        return bool(ready) and each.recv(1) == b""
+    except OSError:
+        return True
+
+
+@case
+def pressure_of_giant_frames():
+    """Twelve clients begin frames of 16 MiB: those that stall give way, a good client with a large message does not."""
+    with Cluster(**ONE) as cluster:
+        cluster.create_topic("T", 1)
+        before = resident_kb(cluster.pid(0))
+        chunk, worst = b"\0" * (1 << 20), [0]
+
+        def begin():
+            giants = []
+            for _ in range(12):
+                each = raw(cluster.broker(0))
+                each.settimeout(2)
+                giants.append(each)
+                try:
+                    each.sendall(struct.pack(">iI", 0xFFFFF0, 100))
+                    for _ in range(12):
+                        each.sendall(chunk)
+                except OSError:
+                    pass
+            worst[0] = max(worst[0], resident_kb(cluster.pid(0)) - before)
+            return giants
+        figure = by_turns(cluster, begin, close_all)
+        giants = begin()
+        check(cluster.send("T", 0, b"x" * (4 << 20)).code == 0, "a message of 4 MiB while giants hold what there is")
+        check(runtime(cluster, "limit_inputBytes") > 0, "nobody met the limit")
+        check(worst[0] < 130 * 1024, f"memory grew by {worst[0]} kB")
+        close_all(giants)
+        return figure
+
+
+@case
+def pressure_of_slow_readers():
+    """Sixty clients ask for much and read nothing: they are paused or cut, the others go on."""
+    with Cluster(**ONE) as cluster:
+        cluster.create_topic("T", 1)
+        for _ in range(8):
+            check(cluster.send("T", 0, b"x" * 200000).code == 0, "send")
+        before, worst = resident_kb(cluster.pid(0)), [0]
+        request = b"".join(remoting.request_frame(remoting.PULL, remoting.pull_fields("T", 0, 0), opaque=i) for i in range(200))
+
+        def begin():
+            readers = []
+            for _ in range(60):
+                each = raw(cluster.broker(0))
+                each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                each.settimeout(0.5)
+                readers.append(each)
+                try:
+                    each.sendall(request)
+                except OSError:
+                    pass
+            worst[0] = max(worst[0], resident_kb(cluster.pid(0)) - before)
+            return readers
+        figure = by_turns(cluster, begin, close_all)
+        check(worst[0] < 130 * 1024, f"memory grew by {worst[0]} kB")
+        return figure
+
+
+@case
+def pressure_of_idle_connections():
+    """10,000 idle connections, the port's limit: one more that speaks gets in, in the place of one that never did."""
+    count = rounds(3000, 10000)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < count + 500:
+        raise Skipped(f"only {hard} descriptors are allowed")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        with Cluster(**ONE, settings=[f"connectionsMax={count}"]) as cluster:
+            cluster.create_topic("T", 1)
+            before = resident_kb(cluster.pid(0))
+
+            def begin():
+                idle = []
+                while len(idle) < count - 10:
+                    idle.append(raw(cluster.broker(0)))
+                wait_for("all to be taken", 20, lambda: runtime(cluster, "connectionCount") >= count - 10)
+                return idle
+            figure = by_turns(cluster, begin, close_all, times=1)
+            idle = begin()
+            grown = resident_kb(cluster.pid(0)) - before
+            check(grown < count * 3, f"{grown} kB for {count} idle connections")
+            time.sleep(1.1)
+            late = [remoting.Connection(cluster.broker(0), 5.0) for _ in range(30)]
+            for each in late:
+                check(each.request(remoting.SEND_V2, remoting.send_fields("T", 0), b"x").code == 0, "a late client was kept out")
+            check(runtime(cluster, "limit_connections") >= 15, "nobody was counted")
+            close_all(late + idle)
+            return f"{figure}, {grown / count:.2f} kB each"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@case
+def pressure_of_a_connect_flood():
+    """Connections opened and closed as fast as four threads can, with a byte or without; then descriptors and memory are what they were (M2)."""
+    with Cluster(**ONE) as cluster:
+        cluster.create_topic("T", 1)
+        pid, address, turn = cluster.pid(0), cluster.broker(0), [0]
+
+        def knock():
+            turn[0] += 1
+            with raw((address, cluster.namesrv(0))[turn[0] % 2]) as each:
+                each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                if turn[0] % 3 == 0:
+                    each.send(b"\0")
+        before = resident_kb(pid)
+        figure = by_turns(cluster, lambda: Crowd(2, knock, pause=0.0005), Crowd.end)
+        for _ in range(rounds(1000, 3000, 50000)):
+            knock()
+        wait_for("all to be gone", 10, lambda: runtime(cluster, "connectionCount") < 20)
+        check(resident_kb(pid) - before < 8192, f"memory grew by {resident_kb(pid) - before} kB")
+        descriptors = os.listdir(f"/proc/{pid}/fd")
+        check(len(descriptors) < 60, f"{len(descriptors)} descriptors are open")
+        return f"{figure}, {turn[0]} connections"
+
+
+@case
+def pressure_of_requests_without_end():
+    """Clients that send requests as fast as they can while nobody reads of them less: a turn of the loop has an end, the leader stays (Raft does not
+    starve)."""
+    with Cluster(nodes=3, durability="A") as cluster:
+        cluster.create_topic("T", 1)
+        leader = cluster.leader()
+        frame = remoting.request_frame(remoting.MAX_OFFSET, {"topic": "T", "queueId": 0}, opaque=1) * 500
+
+        def term():
+            return runtime(cluster, "raftTerm", leader)
+
+        def begin():
+            crowd = []
+            for _ in range(rounds(4, 8)):
+                connection = raw(cluster.broker(leader))
+                connection.settimeout(0.2)
+
+                def flood(connection=connection):
+                    connection.send(frame)
+                    while select.select([connection], [], [], 0)[0]:
+                        if not connection.recv(1 << 20):
+                            raise OSError("closed")
+                crowd.append((Crowd(1, flood), connection))
+            return crowd
+
+        def end(crowd):
+            for each, connection in crowd:
+                each.end()
+                connection.close()
+        first = term()
+        with remoting.Connection(cluster.broker(leader), 10.0) as good:
+            send_times(good, 100)
+            crowd = begin()
+            try:
+                times = send_times(good, rounds(50, 200, 2000))
+            finally:
+                end(crowd)
+        check(term() == first and cluster.leader() == leader, "the leader changed")
+        return f"p99 {p99(times):.1f} ms, {runtime(cluster, 'limit_turnMicros', leader)} turns were cut short"
+
+
+@case
+def pressure_on_all_memory():
+    """Over bufferMemoryMax sends and pulls are refused with 14 and the limit's name, heart-beats are served; when it is free again all is as before."""
+    with Cluster(**ONE, settings=["bufferMemoryMax=8388608"]) as cluster:
+        cluster.create_topic("T", 1)
+        holders = []
+        for _ in range(3):
+            each = raw(cluster.broker(0))
+            each.sendall(struct.pack(">iI", 0xFFFFF0, 100) + b"\0" * (5 << 20))
+            holders.append(each)
+        wait_for("the buffers to be full", 5, lambda: runtime(cluster, "bufferMemory") > 8388608)
+        with remoting.Connection(cluster.broker(0)) as connection:
+            for code, fields in ((remoting.SEND_V2, remoting.send_fields("T", 0)), (remoting.PULL, remoting.pull_fields("T", 0, 0))):
+                answer = connection.request(code, fields, b"x")
+                check(answer.code == 14 and "bufferMemoryMax" in answer.remark, f"request {code} is answered {answer}")
+            heart_beat = json.dumps({"clientID": "c", "producerDataSet": [{"groupName": "p"}], "consumerDataSet": []}).encode()
+            check(connection.request(34, {}, heart_beat).code == 0, "a heart-beat is refused")
+            check(runtime(cluster, "limit_bufferMemory") == 2, "refusals are not counted")
+            close_all(holders)
+            wait_for("room", 5, lambda: runtime(cluster, "bufferMemory") < 8388608)
+            check(connection.request(remoting.SEND_V2, remoting.send_fields("T", 0), b"x").code == 0, "after all that")
+
+
+@case
+def pressure_of_sends_without_a_quorum():
+    """M3: two of three nodes are down, one client sends singles and batches at full rate: no more than its share waits, the rest is refused with 14 and the
+    limit's name, all are answered in the end, and memory is bounded."""
+    with Cluster(nodes=3, durability="A", settings=["maxWaitMs=2000", "electionTimeoutMs=2000", "heartbeatMs=300"]) as cluster:
+        cluster.create_topic("T", 1)
+        leader = cluster.leader()
+        before = resident_kb(cluster.pid(leader))
+        with remoting.Connection(cluster.broker(leader), 20.0) as greedy, remoting.Connection(cluster.broker(leader), 20.0) as other:
+            single = remoting.send_fields("T", 0)
+            batch = remoting.batch_body([(b"m%d" % i, "") for i in range(10)])
+            opaques, data = [], bytearray()
+            for i in range(17500):
+                if i % 500 == 0:
+                    data += remoting.request_frame(320, {**single, "m": True}, batch, opaque=i + 1)
+                else:
+                    data += remoting.request_frame(remoting.SEND_V2, single, b"x", opaque=i + 1)
+                opaques.append(i + 1)
+            check(other.request(remoting.SEND_V2, remoting.send_fields("T", 0), b"x").code == 0, "send")
+            for node in range(3):
+                if node != leader:
+                    cluster.kill(node)
+            sender = threading.Thread(target=greedy.send_raw, args=(bytes(data),))
+            sender.start()
+            codes = {}
+            for opaque in opaques:
+                answer = greedy.answer(opaque, timeout=20)
+                key = answer.code, (answer.remark or "").split(":")[0]
+                codes[key] = codes.get(key, 0) + 1
+            sender.join()
+            check(all(code in (0, 14) for code, _ in codes), f"answers {codes}")
+            check(codes.get((14, "limit reached"), 0) > 0, f"nobody met the limit: {codes}")
+            check(resident_kb(cluster.pid(leader)) - before < 100 * 1024, "memory grew")
+        check(runtime(cluster, "pendingSends", leader) == 0, "sends are left")
+        return f"{codes}"
