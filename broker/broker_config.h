@@ -105,6 +105,8 @@ struct broker_config {
     const char *dleger_group;
     const char *dleger_peers;
     const char *dleger_self_id;
+    const char *preferred_leader_ids;
+    const char *preferred_leader_id;
     int32_t election_timeout_ms;
     int32_t heartbeat_ms;
     int32_t max_wait_ms;

@@ -499,7 +499,7 @@ static void on_stop_step(uv_timer_t *timer)
         /* Hand leadership over first, so that clients see a gap of one round trip instead of an election time-out. */
         if (raft_driver_leads(&log->replica.driver) && log->replica.member_count > 1 && waited < STOP_TRANSFER_MS) {
             if (raft_transferee(&log->replica.driver.raft) == 0)
-                dledger_commit_log_transfer(log, NULL);
+                replica_transfer(&log->replica, NULL, NULL);
             return;
         }
         log->transferred = true;
@@ -630,23 +630,12 @@ void dledger_commit_log_unpin(struct dledger_commit_log *log, struct mapped_file
     mapped_file_unpin(&log->replica.ledger.data, pinned);
 }
 
-int dledger_commit_log_transfer(struct dledger_commit_log *log, const char *to_id)
+int dledger_commit_log_transfer(struct dledger_commit_log *log, const char *to_id, struct error *error)
 {
-    struct replica *replica = &log->replica;
-    uint64_t best = 0;
-    raft_index best_match = 0;
+    return replica_transfer(&log->replica, to_id, error);
+}
 
-    if (!raft_driver_leads(&replica->driver))
-        return ERROR_NOT_LEADER;
-    for (int i = 0; i < replica->member_count; i++) {
-        const struct dledger_member *member = &replica->members[i];
-        raft_index match;
-        if (member->self || !member->connected || raft_match_index(&replica->driver.raft, member->raft_id, &match) != 0)
-            continue;
-        if (to_id != NULL ? strcmp(member->id, to_id) == 0 : replica->peers[i].hello.started && (best == 0 || match > best_match)) {
-            best = member->raft_id;
-            best_match = match;
-        }
-    }
-    return best == 0 ? ERROR_NOT_FOUND : raft_driver_transfer(&replica->driver, best);
+bool dledger_commit_log_is_member_host(const struct dledger_commit_log *log, const struct sockaddr_storage *address)
+{
+    return peer_network_is_member_host(&log->network, address);
 }

@@ -10,6 +10,7 @@
 #include "store/message_store.h"
 
 typedef struct uv_loop_s uv_loop_t;
+struct sockaddr_storage;
 
 #define DLEDGER_MEMBERS_MAX 9
 
@@ -30,6 +31,7 @@ struct dledger_options {
     uint32_t election_timeout_ms;
     uint32_t heartbeat_ms;
     uint32_t max_wait_ms; /* for the quorum, 2500 */
+    const char *preferred_leaders; /* ids, "n0;n1", the most wanted first; NULL or "" = none */
     bool force_start; /* start although a member that may know more is missing */
 };
 
@@ -150,7 +152,10 @@ void dledger_commit_log_unpin(struct dledger_commit_log *log, struct mapped_file
 /* Where the body of an entry lies; -1 when it is not in the log or no longer retained. */
 int64_t dledger_commit_log_physical_offset(const struct dledger_commit_log *log, uint64_t index);
 
-/* Hands leadership to the most advanced follower (or to the member named). 0, ERROR_NOT_LEADER, ERROR_NOT_FOUND. */
-int dledger_commit_log_transfer(struct dledger_commit_log *log, const char *to_id);
+/* Begins to hand leadership to the member named (NULL: the one with most of the log). 0, ERROR_NOT_LEADER, ERROR_NOT_FOUND, ERROR_EXISTS (it leads
+ * already), ERROR_BUSY (not now; error says why). The outcome is seen in who leads. */
+int dledger_commit_log_transfer(struct dledger_commit_log *log, const char *to_id, struct error *error);
+/* This machine, or one of a member: who may change the group or append to it past the broker. */
+bool dledger_commit_log_is_member_host(const struct dledger_commit_log *log, const struct sockaddr_storage *address);
 
 #endif

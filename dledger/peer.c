@@ -351,33 +351,37 @@ static void receive_hello(struct peer_connection *connection, const uint8_t *bod
 
 /* ---- DLedger's own protocol ---- */
 
-/* Members' machines and this one. A member that is named by a name counts while it is connected. */
-static bool may_use_dledger(const struct peer_connection *connection)
+bool peer_network_is_member_host(const struct peer_network *network, const struct sockaddr_storage *address)
 {
-    const struct peer_network *network = connection->network;
     const struct replica *replica = network->replica;
-    struct sockaddr_storage from, other;
+    struct sockaddr_storage other;
     char host[128];
     char port[16];
+
+    if (peer_address_is_loopback(address))
+        return true;
+    for (int i = 0; i < replica->member_count; i++) {
+        const struct peer_connection *member = network->links[i].connection;
+        int size = sizeof other;
+        if (peer_address_split(replica->members[i].address, host, sizeof host, port, sizeof port) &&
+            peer_address_numeric(host, port, &other) && peer_address_same_host(address, &other))
+            return true;
+        if (member != NULL && uv_tcp_getpeername(&member->tcp, (struct sockaddr *)&other, &size) == 0 && peer_address_same_host(address, &other))
+            return true;
+    }
+    return false;
+}
+
+static bool may_use_dledger(const struct peer_connection *connection)
+{
+    struct sockaddr_storage from, own;
     int size = sizeof from;
 
     if (uv_tcp_getpeername(&connection->tcp, (struct sockaddr *)&from, &size) != 0)
         return false;
-    if (peer_address_is_loopback(&from))
-        return true;
-    size = sizeof other;
-    if (uv_tcp_getsockname(&connection->tcp, (struct sockaddr *)&other, &size) == 0 && peer_address_same_host(&from, &other))
-        return true;
-    for (int i = 0; i < replica->member_count; i++) {
-        const struct peer_connection *member = network->links[i].connection;
-        if (peer_address_split(replica->members[i].address, host, sizeof host, port, sizeof port) &&
-            peer_address_numeric(host, port, &other) && peer_address_same_host(&from, &other))
-            return true;
-        size = sizeof other;
-        if (member != NULL && uv_tcp_getpeername(&member->tcp, (struct sockaddr *)&other, &size) == 0 && peer_address_same_host(&from, &other))
-            return true;
-    }
-    return false;
+    size = sizeof own;
+    return (uv_tcp_getsockname(&connection->tcp, (struct sockaddr *)&own, &size) == 0 && peer_address_same_host(&from, &own)) ||
+           peer_network_is_member_host(connection->network, &from);
 }
 
 /* False: close the connection. */

@@ -71,6 +71,8 @@ bool peer_network_send(struct peer_network *network, uint64_t to, const struct p
 void peer_network_cut(struct peer_network *network);
 /* Does nothing when that connection is gone. */
 void peer_network_answer_dledger(struct peer_network *network, uint64_t connection, struct slice frame);
+/* The address is this machine's or a member's. A member that is named by a name counts while it is connected. */
+bool peer_network_is_member_host(const struct peer_network *network, const struct sockaddr_storage *address);
 /* Sends our hello again. */
 void peer_network_greet(struct peer_network *network);
 

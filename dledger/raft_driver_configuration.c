@@ -76,6 +76,16 @@ unsigned raft_driver_voters(const struct raft *raft)
     return voters;
 }
 
+bool raft_driver_is_voter(const struct raft_driver *driver, uint64_t id)
+{
+    const struct raft_configuration *configuration = &driver->raft.configuration;
+    for (unsigned i = 0; i < configuration->n; i++) {
+        if (configuration->servers[i].id == id)
+            return configuration->servers[i].role == RAFT_VOTER;
+    }
+    return false;
+}
+
 void raft_driver_apply_configuration(struct raft_driver *driver, raft_index index, struct slice configuration)
 {
     struct raft_event event = {.type = RAFT_CONFIGURATION};

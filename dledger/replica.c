@@ -135,6 +135,7 @@ void replica_tick(struct replica *replica)
     }
     replica->driver.capacity = replica_is_full(replica) ? 0 : 0xffff;
     replica_hand_over_when_useful(replica, now);
+    replica_prefer_leader(replica, now);
     if (now >= replica->checkpoint_due_us && !replica->saving && replica->checkpoint_dirty && replica->phase == REPLICA_RUNNING) {
         replica_start_save(replica, replica->applied_end - replica->snapshot_position >= REPLICA_SNAPSHOT_BYTES);
         replica->checkpoint_due_us = now + REPLICA_CHECKPOINT_MS * 1000;

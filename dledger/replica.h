@@ -17,6 +17,9 @@
 #define REPLICA_SNAPSHOT_BYTES (64u << 20) /* a metadata snapshot every so many bytes of log */
 #define REPLICA_CHECKPOINT_MS 1000u
 #define REPLICA_STORE_SYNC_MS 30000u       /* queues and index made durable this often */
+#define REPLICA_TRANSFER_LAG_MAX 1000u     /* a member must be less behind to be handed leadership */
+#define REPLICA_PREFERRED_STEADY_MS 5000u  /* a preferred leader must have been so for this long */
+#define REPLICA_PREFERRED_RETRY_MS 30000u  /* between two tries of handing over to one */
 #define REPLICA_HAND_OVER_MS 3000u        /* between two tries of a full leader to find another one */
 #define REPLICA_APPLY_RETRY_MS 200u       /* between tries while queue files find no room */
 #define REPLICA_REVIEW_RETRY_MS 250u      /* between tries of a first start on a full disk */
@@ -144,6 +147,9 @@ struct replica {
     uint64_t reserve_retry_us;
     uint64_t hand_over_due_us; /* a full leader tries to hand over, not before this */
 
+    uint64_t preferred_since_us[DLEDGER_MEMBERS_MAX]; /* since when a preferred leader could take over, 0 = it cannot */
+    uint64_t preferred_due_us;                        /* the next try, not before this */
+
     uint64_t announce_due_us; /* 0 = nothing to announce */
     raft_index announced;
     uint64_t hurry_until_us; /* 0 = no hurry */
@@ -188,6 +194,9 @@ bool replica_stop_step(struct replica *replica);
 
 uint8_t *replica_reserve(struct replica *replica, size_t body_size, int64_t *physical_offset, int *code);
 void replica_append(struct replica *replica, enum ledger_entry_kind kind, struct append_entry_request *request);
+/* Begins to hand leadership to the member named, NULL: the one with most of the log. ERROR_NOT_LEADER, ERROR_NOT_FOUND, ERROR_EXISTS (it leads),
+ * ERROR_BUSY (not now). Whether it worked is seen in who leads: when an election time-out passes without, this member goes on leading. */
+int replica_transfer(struct replica *replica, const char *to_id, struct error *error);
 void replica_state(const struct replica *replica, struct dledger_state *state);
 const char *replica_why_not(const struct replica *replica);
 /* Place of a peer in members, -1 = none. */

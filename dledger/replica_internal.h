@@ -1,6 +1,6 @@
 /* What the parts of the replica share: replica.c (turn, tick, stop, state), replica_open.c and replica_start.c (from disk to running),
  * replica_append.c (reserve to submit), replica_apply.c (commit to answer), replica_jobs.c (syncs, room, checkpoints), replica_members.c (hellos,
- * elections in a hurry) and replica_fetch.c (a mute member catches up).
+ * elections in a hurry), replica_leadership.c (transfers, preferred leaders) and replica_fetch.c (a mute member catches up).
  */
 #ifndef LEDGERMQ_DLEDGER_REPLICA_INTERNAL_H
 #define LEDGERMQ_DLEDGER_REPLICA_INTERNAL_H
@@ -59,6 +59,10 @@ static inline struct replica_peer *replica_peer_of(struct replica *replica, uint
 void replica_review_members(struct replica *replica);
 void replica_hurry(struct replica *replica);
 void replica_hand_over_when_useful(struct replica *replica, uint64_t now);
+
+/* ---- replica_leadership.c ---- */
+/* As leader: hands over to a preferred leader that has kept up for a while. */
+void replica_prefer_leader(struct replica *replica, uint64_t now);
 
 /* ---- replica_fetch.c ---- */
 void replica_send_fetch(struct replica *replica);

@@ -164,6 +164,11 @@ enum request_code {
 #undef X
 };
 
+/* Ours, where RocketMQ has no numbers (docs/group.md). */
+enum group_request_code {
+    REQUEST_TRANSFER_LEADERSHIP = 980,
+};
+
 /* RocketMQ's name, NULL for a number that is none. Codes that a binary header cut to 16 bits (200050 and above) are
  * not recognised. */
 const char *request_code_name(int code);

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "client/admin/admin.h"
+#include "client/admin/group_members.h"
 #include "proto/json.h"
 #include "proto/kv_table.h"
 #include "proto/request_code.h"
@@ -17,28 +17,6 @@
 #define IN_SYNC_LAG                                                                                                  \
     65536 /* entries; more than may be in flight, less than anything that takes noticeable time to catch up */
 #define ASK_TIMEOUT_MS 2000
-
-struct member {
-    char id[64];
-    char group[LEDGERMQ_NAME_MAX + 1];
-    char address[REMOTING_ADDRESS_MAX]; /* broker address; "" unknown */
-    char peer_address[REMOTING_ADDRESS_MAX];
-    bool reached;   /* it answered itself */
-    bool raft;      /* it is one of ours: the raft keys are there */
-    bool connected; /* to the leader, as that one sees it; the leader itself */
-    char role[16];
-    char leader[64];
-    char durability[8];
-    int64_t term, last_index, commit_index, applied_index, committed_position, up_since_ms;
-    int64_t match_index, lag; /* from the leader; -1 unknown */
-    char cause[160];          /* why it could not be reached */
-    bool failed, disk_full;
-};
-
-struct members {
-    size_t count;
-    struct member all[ADMIN_NODES_MAX];
-};
 
 static void copy(char *out, size_t size, struct slice text)
 {
@@ -59,15 +37,15 @@ static bool flag_of(const struct kv_table *table, const char *name)
     return value;
 }
 
-static struct member *member_get(struct members *members, const char *group, const char *id)
+static struct group_member *member_get(struct group_members *members, const char *group, const char *id)
 {
     for (size_t i = 0; i < members->count; i++)
         if (strcmp(members->all[i].group, group) == 0 && strcmp(members->all[i].id, id) == 0)
             return &members->all[i];
     if (members->count == ADMIN_NODES_MAX)
         return NULL;
-    struct member *member = &members->all[members->count++];
-    *member = (struct member){.term = -1,
+    struct group_member *member = &members->all[members->count++];
+    *member = (struct group_member){.term = -1,
                               .last_index = -1,
                               .commit_index = -1,
                               .applied_index = -1,
@@ -80,7 +58,7 @@ static struct member *member_get(struct members *members, const char *group, con
 }
 
 /* "address,role,matchIndex,lag,connected,brokerAddress" */
-static void take_member_row(struct members *members, const char *group, const char *id, struct slice value,
+static void take_member_row(struct group_members *members, const char *group, const char *id, struct slice value,
                             bool from_leader)
 {
     struct slice fields[6] = {0};
@@ -94,7 +72,7 @@ static void take_member_row(struct members *members, const char *group, const ch
         value.data += size + 1;
         value.size -= size + 1;
     }
-    struct member *member = count == 6 ? member_get(members, group, id) : NULL;
+    struct group_member *member = count == 6 ? member_get(members, group, id) : NULL;
     if (member == NULL)
         return;
     copy(member->peer_address, sizeof member->peer_address, fields[0]);
@@ -107,7 +85,7 @@ static void take_member_row(struct members *members, const char *group, const ch
     slice_to_bool(fields[4], &member->connected);
 }
 
-static void take_table(struct members *members, const struct admin_target *target, const struct kv_table *table)
+static void take_table(struct group_members *members, const struct admin_target *target, const struct kv_table *table)
 {
     char id[64], group[LEDGERMQ_NAME_MAX + 1];
     copy(id, sizeof id, kv_table_get(table, "raftSelf"));
@@ -118,7 +96,7 @@ static void take_table(struct members *members, const struct admin_target *targe
         snprintf(id, sizeof id, "%lld", (long long)target->broker_id);
         snprintf(group, sizeof group, "%s", target->broker_name);
     }
-    struct member *member = member_get(members, group, id);
+    struct group_member *member = member_get(members, group, id);
     if (member == NULL)
         return;
     member->reached = true;
@@ -157,7 +135,7 @@ static void take_table(struct members *members, const struct admin_target *targe
 }
 
 /* Asks all targets and takes what they say. Those that fail are remembered by address. */
-static void ask(struct admin *admin, const struct admin_targets *targets, struct members *members)
+static void ask(struct admin *admin, const struct admin_targets *targets, struct group_members *members)
 {
     struct admin_answer *answers = calloc(targets->count + 1, sizeof *answers);
     if (answers == NULL)
@@ -182,7 +160,7 @@ static void ask(struct admin *admin, const struct admin_targets *targets, struct
     for (size_t i = 0; i < targets->count; i++) {
         bool known = answers[i].ok;
         for (size_t k = 0; k < members->count && !answers[i].ok; k++) {
-            struct member *other = &members->all[k];
+            struct group_member *other = &members->all[k];
             /* A member that nobody named an address for: the silent address of its group must be its own. */
             bool nameless = !other->reached && other->address[0] == '\0' &&
                             strcmp(other->group, targets->all[i].broker_name) == 0;
@@ -198,7 +176,7 @@ static void ask(struct admin *admin, const struct admin_targets *targets, struct
             continue;
         char id[64];
         snprintf(id, sizeof id, "%lld", (long long)targets->all[i].broker_id);
-        struct member *member = member_get(members, targets->all[i].broker_name, id);
+        struct group_member *member = member_get(members, targets->all[i].broker_name, id);
         if (member == NULL)
             continue;
         snprintf(member->address, sizeof member->address, "%s", targets->all[i].address);
@@ -208,13 +186,13 @@ static void ask(struct admin *admin, const struct admin_targets *targets, struct
 }
 
 /* Members that others name and nobody asked yet. */
-static void ask_named(struct admin *admin, const struct admin_targets *asked, struct members *members)
+static void ask_named(struct admin *admin, const struct admin_targets *asked, struct group_members *members)
 {
     struct admin_targets more = {.all = calloc(ADMIN_NODES_MAX, sizeof *more.all)};
     if (more.all == NULL)
         abort();
     for (size_t i = 0; i < members->count; i++) {
-        const struct member *member = &members->all[i];
+        const struct group_member *member = &members->all[i];
         bool done = member->reached || member->address[0] == '\0';
         for (size_t k = 0; k < asked->count; k++)
             done = done || strcmp(asked->all[k].address, member->address) == 0;
@@ -231,12 +209,12 @@ static void ask_named(struct admin *admin, const struct admin_targets *asked, st
 
 static int compare_members(const void *a, const void *b)
 {
-    const struct member *left = a, *right = b;
+    const struct group_member *left = a, *right = b;
     int order = strcmp(left->group, right->group);
     return order != 0 ? order : strcmp(left->id, right->id);
 }
 
-static bool collect(struct admin *admin, struct members *members, int *status)
+bool group_members_collect(struct admin *admin, struct group_members *members, int *status)
 {
     struct admin_targets targets;
     members->count = 0;
@@ -254,22 +232,22 @@ static bool collect(struct admin *admin, struct members *members, int *status)
 
 /* One group's members lie in [begin, end). */
 struct verdict {
-    const struct member *leader; /* NULL: none */
+    const struct group_member *leader; /* NULL: none */
     size_t members, in_sync;
     bool good;
 };
 
-static struct verdict judge(const struct members *members, size_t begin, size_t end)
+static struct verdict judge(const struct group_members *members, size_t begin, size_t end)
 {
     struct verdict verdict = {.members = end - begin};
     for (size_t i = begin; i < end; i++) {
-        const struct member *member = &members->all[i];
+        const struct group_member *member = &members->all[i];
         /* A deposed leader that has not noticed yet has the lower term. */
         if (strcmp(member->role, "LEADER") == 0 && (verdict.leader == NULL || member->term > verdict.leader->term))
             verdict.leader = member;
     }
     for (size_t i = begin; i < end && verdict.leader != NULL; i++) {
-        const struct member *member = &members->all[i];
+        const struct group_member *member = &members->all[i];
         if (member == verdict.leader ||
             (member->connected && member->lag >= 0 && member->lag <= IN_SYNC_LAG && !member->failed))
             verdict.in_sync++;
@@ -292,7 +270,7 @@ static const char *or_dash(const char *text)
     return text[0] == '\0' ? "-" : text;
 }
 
-static void print_row(const struct member *member, const struct verdict *verdict)
+static void print_row(const struct group_member *member, const struct verdict *verdict)
 {
     char term[24], last[24], commit[24], applied[24], position[24], lag[24], up[32];
     /* What a member says of itself counts; of one that cannot be reached the leader knows the last index it
@@ -309,7 +287,7 @@ static void print_row(const struct member *member, const struct verdict *verdict
            member->reached ? "" : member->cause);
 }
 
-static void print_table(const struct members *members, bool *good)
+static void print_table(const struct group_members *members, bool *good)
 {
     *good = members->count > 0;
     for (size_t begin = 0, end; begin < members->count; begin = end) {
@@ -341,7 +319,7 @@ static void json_number(struct json_writer *writer, const char *name, int64_t va
         json_write_i64(writer, value);
 }
 
-static void json_member(struct json_writer *writer, const struct member *member, const struct verdict *verdict)
+static void json_member(struct json_writer *writer, const struct group_member *member, const struct verdict *verdict)
 {
     json_write_begin_object(writer);
     json_write_member_text(writer, "id", member->id);
@@ -365,7 +343,7 @@ static void json_member(struct json_writer *writer, const struct member *member,
     json_write_end_object(writer);
 }
 
-static void print_json(const struct members *members, bool *good)
+static void print_json(const struct group_members *members, bool *good)
 {
     struct buffer out;
     struct json_writer writer;
@@ -398,7 +376,7 @@ static void print_json(const struct members *members, bool *good)
 
 static int leader(struct admin *admin)
 {
-    struct members *members = calloc(1, sizeof *members);
+    struct group_members *members = calloc(1, sizeof *members);
     bool watch = admin_has(admin, "watch"), json = admin_has(admin, "json"), good = false;
     int64_t interval_ms;
     int status = ADMIN_OK;
@@ -411,7 +389,7 @@ static int leader(struct admin *admin)
     do {
         if (watch && isatty(STDOUT_FILENO))
             printf("\033[H\033[J");
-        if (collect(admin, members, &status)) {
+        if (group_members_collect(admin, members, &status)) {
             if (json)
                 print_json(members, &good);
             else

@@ -27,7 +27,7 @@ ROCKETMQ = set("""
     skipAccumulatedMessage startMonitoring statsAll topicClusterList topicList topicRoute topicStatus updateBrokerConfig updateKvConfig
     updateNamesrvConfig updateOrderConf updateSubGroup updateTopic updateTopicPerm wipeWritePerm
 """.split())
-OURS = {"DecodeMessageId", "bench", "leader", "resumeCheckHalfMessage"}
+OURS = {"DecodeMessageId", "bench", "leader", "resumeCheckHalfMessage", "transfer"}
 
 
 def commands():
@@ -283,6 +283,8 @@ def brokers(world):
     has(run("leader"), ".*LEADER.*")
     figures = json.loads("".join(run("bench", "-t", "Bench", "--count", "1000", "--json")))
     check(figures["acknowledged"] == 1000 and figures["errors"] == {} and figures["unanswered"] == 0, figures)
+    expect(run("transfer", "-i", f"n{world.node}"), f"n{world.node} leads group broker-a already.")
+    says("n7 is no member of group broker-a", fails("transfer", "-i", "n7"))
     says("no message of this id", fails("resumeCheckHalfMessage", "-b", leader, "-i", "0" * 32))
 
 

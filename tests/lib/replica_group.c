@@ -157,6 +157,7 @@ void group_up(struct group_node *node)
     struct dledger_options options = {
         .cluster = "C", .group = "g", .self_id = ids[node->id - 1], .peers = group.alone ? NULL : peers, .dir = ROOT, .segment_size = GROUP_SEGMENT,
         .index_file_size = 1u << 20, .durability = group.durability, .election_timeout_ms = 300, .heartbeat_ms = 50, .max_wait_ms = 2500,
+        .preferred_leaders = group.preferred_leaders,
     };
     struct dledger_callbacks callbacks = {node, cb_metadata, cb_message, cb_nothing, cb_snapshot, cb_restore, cb_nothing, NULL, NULL, cb_failed};
     struct replica_io io = {node, io_send, io_cut, io_sync, io_reserve, io_save, io_hello_changed};

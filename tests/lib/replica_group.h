@@ -48,6 +48,7 @@ struct group {
     enum durability_class durability;
     struct group_node nodes[GROUP_NODES + 1]; /* by Raft id */
     bool alone; /* member 1 is a group of one */
+    const char *preferred_leaders;
     /* Set: called for every message on its way; false drops it. */
     bool (*passes)(uint64_t from, uint64_t to, const struct peer_message *message);
     /* Set: how long a message is on its way; else it arrives in the step in which it was sent. Order is kept between two members. */

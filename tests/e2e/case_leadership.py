@@ -1,0 +1,64 @@
+"""Who leads: leadership handed over on request, and to preferred leaders."""
+import os
+import subprocess
+
+import remoting
+from cluster import BIN, Cluster, Load, check, verify, wait_for
+from e2e import case, rounds
+
+TRANSFER_LEADERSHIP = 980
+
+
+def mqadmin(cluster, *arguments, must=True):
+    done = subprocess.run([os.path.join(BIN, "mqadmin"), *arguments, "-n", cluster.namesrv_addr], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          check=False, timeout=120)
+    check(done.returncode == 0 or not must, lambda: f"mqadmin {' '.join(arguments)}: {done.stderr.strip()}")
+    return done
+
+
+@case
+def transfer_under_load():
+    """Each transfer ends at the member that was named; what was acknowledged around it is there."""
+    with Cluster() as cluster:
+        cluster.create_topic("T", 4)
+        load = Load(cluster, "T", 4)
+        load.start()
+        wait_for("acknowledgements", 20, lambda: len(load.acknowledged) > 200)
+        for _ in range(rounds(2, 4, 20)):
+            leader = cluster.leader()
+            target = (leader + 1) % 3
+            said = mqadmin(cluster, "transfer", "-i", f"n{target}").stdout
+            check(f"went from n{leader} to n{target}" in said, said)
+            check(cluster.leader() == target, "another one leads")
+            before = len(load.acknowledged)
+            wait_for("sends to go on", 10, lambda: len(load.acknowledged) > before + 200)
+        leader = cluster.leader()
+        mqadmin(cluster, "transfer")
+        check(cluster.leader() != leader, "it leads still")
+        # Any member takes it, a follower hands it on.
+        leader = cluster.leader()
+        answer = remoting.ask(cluster.broker((leader + 1) % 3), TRANSFER_LEADERSHIP, {"transferee": f"n{(leader + 2) % 3}"})
+        check(answer.code == 0, f"{answer}")
+        wait_for("the one that a follower was told of", 10, lambda: cluster.leader_now() == (leader + 2) % 3)
+        answer = remoting.ask(cluster.broker((leader + 2) % 3), TRANSFER_LEADERSHIP, {"transferee": "n8"})
+        check(answer.code == 1 and "n8 is no member" in answer.remark, f"{answer}")
+        load.stop()
+        return f"{verify(cluster, load)} acknowledged, longest gap {load.longest_gap * 1000:.0f} ms"
+
+
+@case
+def preferred_leader_leads():
+    """Killed and back again, it leads once it has kept up for five seconds."""
+    with Cluster(settings=["preferredLeaderIds=n1"]) as cluster:
+        cluster.create_topic("T", 4)
+        load = Load(cluster, "T", 4, pause=0.001)
+        load.start()
+        wait_for("the preferred leader", 20, lambda: cluster.leader_now() == 1)
+        cluster.kill(1)
+        check(cluster.leader(but=1) != 1, "a dead node leads")
+        cluster.restart(1)
+        _, seconds = wait_for("the preferred leader", 20, lambda: cluster.leader_now() == 1)
+        before = len(load.acknowledged)
+        wait_for("sends to go on", 10, lambda: len(load.acknowledged) > before + 200)
+        load.stop()
+        return f"{seconds:.1f} s after its start, {verify(cluster, load)} acknowledged"
