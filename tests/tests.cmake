@@ -40,3 +40,8 @@ set_target_properties(libledgermq_suite PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CM
 add_executable(consumer_member ${CMAKE_SOURCE_DIR}/tests/e2e/consumer_member.c)
 target_link_libraries(consumer_member PRIVATE ledgermq_client)
 set_target_properties(consumer_member PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+# The load and the check of tests/chaos.
+file(GLOB CHAOS_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/chaos/*.c)
+add_executable(chaos_load ${CHAOS_SOURCES})
+target_link_libraries(chaos_load PRIVATE ledgermq_client)
+set_target_properties(chaos_load PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)

@@ -1,13 +1,22 @@
-/* LD_PRELOAD for a process under test: a disk that takes its time, and a clock that is set.
+/* LD_PRELOAD for a process under test: a disk that takes its time or fails, and a clock that is set.
  *
- * ODD_MACHINE names a file that holds three 64-bit integers, which the test changes while the process runs: milliseconds that each fdatasync takes more,
- * milliseconds that each pread takes more, and milliseconds that the wall clock is ahead. ODD_HOSTS names a file of lines "NAME ADDRESS": what these names
- * resolve to, as long as it says so.
+ * ODD_MACHINE names a file that holds 64-bit integers, which the test changes while the process runs; those at its end may be missing, which means 0:
+ *
+ *     0  milliseconds that each fdatasync takes more; a wait that goes on ends when this becomes less
+ *     1  milliseconds that each pread takes more
+ *     2  milliseconds that the wall clock is ahead
+ *     3  not 0: each pwritev fails with EIO
+ *     4  not 0: each pwritev of more than one byte writes half
+ *     5  not 0: each fdatasync fails with EIO
+ *
+ * ODD_HOSTS names a file of lines "NAME ADDRESS": what these names resolve to, as long as it says so.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,13 +26,15 @@
 #include <time.h>
 #include <unistd.h>
 
+#define SETTINGS 6
+
 static volatile int64_t *settings;
 
 __attribute__((constructor)) static void open_settings(void)
 {
     const char *path = getenv("ODD_MACHINE");
     int fd = path == NULL ? -1 : open(path, O_RDONLY | O_CLOEXEC);
-    void *at = fd < 0 ? MAP_FAILED : mmap(NULL, 3 * sizeof *settings, PROT_READ, MAP_SHARED, fd, 0);
+    void *at = fd < 0 ? MAP_FAILED : mmap(NULL, SETTINGS * sizeof *settings, PROT_READ, MAP_SHARED, fd, 0);
     if (at != MAP_FAILED)
         settings = at;
     if (fd >= 0)
@@ -32,9 +43,17 @@ __attribute__((constructor)) static void open_settings(void)
 
 static void wait_ms(int which)
 {
-    int64_t ms = settings == NULL ? 0 : settings[which];
-    if (ms > 0)
-        nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
+    for (int64_t waited = 0; settings != NULL && waited < settings[which];) {
+        int64_t left = settings[which] - waited, ms = left < 10 ? left : 10;
+        if (ms > 0)
+            nanosleep(&(struct timespec){0, ms * 1000000}, NULL);
+        waited += ms > 0 ? ms : 1;
+    }
+}
+
+static bool is_set(int which)
+{
+    return settings != NULL && settings[which] != 0;
 }
 
 int fdatasync(int fd)
@@ -43,7 +62,32 @@ int fdatasync(int fd)
     if (real == NULL)
         *(void **)&real = dlsym(RTLD_NEXT, "fdatasync");
     wait_ms(0);
+    if (is_set(5)) {
+        errno = EIO;
+        return -1;
+    }
     return real(fd);
+}
+
+ssize_t pwritev64(int fd, const struct iovec *parts, int count, off64_t offset)
+{
+    static ssize_t (*real)(int, const struct iovec *, int, off64_t);
+    if (real == NULL)
+        *(void **)&real = dlsym(RTLD_NEXT, "pwritev64");
+    if (is_set(3)) {
+        errno = EIO;
+        return -1;
+    }
+    if (is_set(4) && count > 0 && parts[0].iov_len > 1) {
+        struct iovec half = {parts[0].iov_base, parts[0].iov_len / 2};
+        return real(fd, &half, 1, offset);
+    }
+    return real(fd, parts, count, offset);
+}
+
+ssize_t pwritev(int fd, const struct iovec *parts, int count, off_t offset)
+{
+    return pwritev64(fd, parts, count, offset);
 }
 
 ssize_t pread64(int fd, void *data, size_t size, off64_t offset)

@@ -73,14 +73,15 @@ class Ports:
 class Cluster:
     """A cluster in a temporary folder that is stopped and removed at the end."""
 
-    def __init__(self, nodes=3, durability="A", settings=(), folder=None, stores=None, group="broker-a", namesrv=None):
-        """stores: node -> folder that its store is to be in. namesrv: name servers outside, the nodes then are none."""
+    def __init__(self, nodes=3, durability="A", settings=(), folder=None, stores=None, group="broker-a", namesrv=None, hosts=""):
+        """stores: node -> folder that its store is to be in. namesrv: name servers outside, the nodes then are none. hosts: as of deploy/cluster."""
         self.ports = Ports()
         self.base = self.ports.base
         self.nodes = nodes
         self.durability = durability
         self.group = group
         self.outer_namesrv = namesrv
+        self.hosts = hosts
         # Small files: a test fills and rolls several of them.
         self.settings = ["mappedFileSizeCommitLog=16777216", "mappedFileSizeConsumeQueue=60000", *settings]
         self.loads = []
@@ -119,7 +120,7 @@ class Cluster:
         options = [option for setting in self.settings for option in ("--set", setting)]
         try:
             self.run("start", "--nodes", self.nodes, "--durability", self.durability, "--port", self.base, "--group", self.group, "--namesrv",
-                     self.outer_namesrv or "", *options)
+                     self.outer_namesrv or "", "--hosts", self.hosts, *options)
         except Failed:
             self.run("stop", must=False)
             raise
@@ -137,11 +138,14 @@ class Cluster:
     def namesrv_addr(self):
         return self.outer_namesrv or ";".join(self.namesrv(i) for i in range(self.nodes))
 
+    def host(self, node):
+        return f"{self.hosts}{node + 1}" if self.hosts else "127.0.0.1"
+
     def namesrv(self, node):
-        return f"127.0.0.1:{self.base + node}"
+        return f"{self.host(node)}:{self.base + node}"
 
     def broker(self, node):
-        return f"127.0.0.1:{self.base + 100 + 10 * node}"
+        return f"{self.host(node)}:{self.base + 100 + 10 * node}"
 
     def peer_port(self, node):
         return self.base + 200 + node
