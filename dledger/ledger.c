@@ -221,7 +221,8 @@ int ledger_truncate(struct ledger *ledger, uint64_t first_removed)
     if (first_removed > 0) {
         struct ledger_entry last;
         const uint8_t *bytes = ledger_entry(ledger, first_removed - 1, &last);
-        assert(bytes != NULL);
+        if (bytes == NULL) /* damaged, and to be the last one: the next start fetches it */
+            return ledger_fail(ledger, -EIO, "cut of", NULL, 0);
         new_end = last.position + ledger_entry_size(&last);
         new_term = last.term;
         new_chain = last.chain_crc;
@@ -235,7 +236,10 @@ int ledger_truncate(struct ledger *ledger, uint64_t first_removed)
         uint64_t position, term;
         uint32_t size;
         old_end = new_end;
-        if (ledger_locate(ledger, first_removed, &position, &size, &term) && position < file_end) {
+        bool holes = ledger->hole_count > 0 && ledger->holes[ledger->hole_count - 1].last >= first_removed;
+        if (holes)
+            old_end = file_end - LEDGER_BLANK_SIZE; /* where its last entry ends is not known */
+        else if (ledger_locate(ledger, first_removed, &position, &size, &term) && position < file_end) {
             ledger_locate(ledger, ledger_last_in_segment(ledger, first_removed, file_end), &position, &size, &term);
             old_end = position + size;
         }
@@ -258,6 +262,7 @@ int ledger_truncate(struct ledger *ledger, uint64_t first_removed)
     if (rv != 0)
         return ledger_fail(ledger, rv, "sync of", file, new_end);
 
+    ledger_cut_holes(ledger, first_removed);
     for (int64_t index = (int64_t)first_removed; index <= ledger->last_index; index++) {
         if (index >= ledger->index_verified_from)
             memset(ledger_index_unit(ledger, (uint64_t)index), 0, LEDGER_INDEX_UNIT);
@@ -325,6 +330,8 @@ bool ledger_locate(const struct ledger *ledger, uint64_t index, uint64_t *positi
 {
     if (index > INT64_MAX || (int64_t)index < ledger->begin_index || (int64_t)index > ledger->last_index)
         return false;
+    if (ledger->hole_count > 0 && ledger_hole_of(ledger, index) != NULL)
+        return false;
     if ((int64_t)index < ledger->index_verified_from) {
         struct ledger_entry entry;
         if (!locate_checked(ledger, index, &entry))
@@ -365,6 +372,8 @@ uint64_t ledger_term_of(const struct ledger *ledger, uint64_t index)
         else
             high = middle;
     }
+    if (ledger->hole_count > 0 && (int64_t)index >= ledger->index_verified_from && ledger_hole_of(ledger, index) != NULL)
+        return 0; /* the table was made from headers */
     if (low > 0)
         return ledger->terms[low - 1].term;
     /* Older than the table, which a checkpoint bounds. */
@@ -401,6 +410,10 @@ uint32_t ledger_run(const struct ledger *ledger, uint64_t first_index, uint32_t 
         return 0;
     uint64_t file_end = first_position - first_position % ledger->data.file_size + ledger->data.file_size;
     uint64_t left = (uint64_t)ledger->last_index - first_index;
+    for (uint32_t i = 0; i < ledger->hole_count; i++) {
+        if (ledger->holes[i].first > first_index && ledger->holes[i].first - 1 - first_index < left)
+            left = ledger->holes[i].first - 1 - first_index;
+    }
     /* Ends grow with the index, and entries of one segment are dense: the longest run is found by halving. Most often all of it fits. */
     uint64_t low = 0, high = left < max_count - 1 ? left : max_count - 1;
     uint64_t end = first_position + entry_size;
@@ -425,6 +438,13 @@ void ledger_fill_checkpoint(const struct ledger *ledger, int64_t committed_index
 {
     if (committed_index > ledger->synced_index)
         committed_index = ledger->synced_index;
+    const struct ledger_hole *hole = committed_index < 0 ? NULL : ledger_hole_of(ledger, (uint64_t)committed_index);
+    if (hole != NULL)
+        committed_index = (int64_t)hole->first - 1;
+    uint64_t committed_end = 0;
+    uint32_t committed_chain = 0;
+    if (committed_index >= 0 && !ledger_end_of(ledger, (uint64_t)committed_index, &committed_end, &committed_chain))
+        committed_index = -1; /* damaged, and not known yet: the next start looks at everything */
     if (committed_index < ledger->begin_index)
         committed_index = -1;
     checkpoint->committed_index = committed_index;
@@ -437,8 +457,8 @@ void ledger_fill_checkpoint(const struct ledger *ledger, int64_t committed_index
     if (committed_index < 0)
         return;
     checkpoint->committed_term = ledger_term_of(ledger, (uint64_t)committed_index);
-    bool found = ledger_end_of(ledger, (uint64_t)committed_index, &checkpoint->committed_end_position, &checkpoint->committed_chain);
-    assert(found);
+    checkpoint->committed_end_position = committed_end;
+    checkpoint->committed_chain = committed_chain;
     size_t end = ledger->term_count;
     while (end > 0 && ledger->terms[end - 1].first_index > (uint64_t)committed_index)
         end--;

@@ -21,10 +21,19 @@
 #define LEDGER_RESERVE_STEP (16u << 20)  /* one job of the pool */
 #define LEDGER_RESERVE_FIRST (4u << 20)  /* reserved while opening, so that a new node starts at once */
 #define LEDGER_SYNC_FILES 4
+#define LEDGER_HOLES_MAX 64u /* a further one is taken into the nearest: good entries between are written again too */
 
 struct ledger_term {
     uint64_t term;
     uint64_t first_index; /* first retained index of that term */
+};
+
+/* Entries that are known to be damaged here. They are not served, and written again with what the other members have. */
+struct ledger_hole {
+    uint64_t first, last; /* indexes */
+    uint64_t position;    /* behind the entry before `first` */
+    uint64_t end;         /* where the next good entry begins, or the log ends */
+    uint32_t refused;     /* the owner's: members that cannot help, a bit each */
 };
 
 struct ledger {
@@ -44,6 +53,9 @@ struct ledger {
 
     struct ledger_term *terms; /* one per retained term, ascending */
     size_t term_count, term_capacity;
+
+    struct ledger_hole holes[LEDGER_HOLES_MAX]; /* ascending */
+    uint32_t hole_count;
 
     bool failed; /* a write or sync failed in reserved room: final */
     struct error failure; /* names the file and the errno */
@@ -75,14 +87,17 @@ struct ledger_recovery {
     int64_t claim_index;  /* newest commit claim found (checkpoint, or channel bits, also of entries behind a cut). Above last_index after a
                            * reboot: entries that were committed are gone from here; treat the node as one that forgot (design 14) */
     uint64_t index_units_rewritten;
+    bool lost; /* the log ended before what the checkpoint says is committed, and others have the rest */
 };
 
 /* Opens and recovers: verifies all entries behind the checkpoint's committed index, finds the newest commit claim, decides torn tail or damage by
  * design 14 (checkpoint may be empty: a new directory, or one that lost it: then everything is verified). same_boot: the machine has not
  * rebooted since the last run; a checkpoint with the new boot id must not be saved before this has returned. In class B everything found is
- * durable on return. ERROR_DAMAGED names file, offset and remedy and changes nothing on disk. Nothing to close after a failure. */
+ * durable on return. ERROR_DAMAGED names file, offset and remedy and changes nothing on disk. Nothing to close after a failure.
+ * repairable: there are other members. Damage then becomes holes, a segment that is missing or too short is filled up with zeros, and a log that
+ * ends too early is cut where it ends. */
 int ledger_open(struct ledger *ledger, struct env *env, const char *dir, uint64_t segment_size, uint64_t index_file_size, bool zero_ahead,
-                const struct checkpoint *checkpoint, bool same_boot, struct ledger_recovery *recovery, struct error *error);
+                const struct checkpoint *checkpoint, bool same_boot, bool repairable, struct ledger_recovery *recovery, struct error *error);
 /* No job and no sync may be out. */
 void ledger_close(struct ledger *ledger);
 
@@ -116,6 +131,27 @@ uint32_t ledger_run(const struct ledger *ledger, uint64_t first_index, uint32_t 
  * fields alone. committed_index (-1 = none) is lowered to what is durable here: a checkpoint that promises entries which a power cut can
  * still take would make the next start refuse a log that is only shorter. */
 void ledger_fill_checkpoint(const struct ledger *ledger, int64_t committed_index, struct checkpoint *checkpoint);
+
+/* ---- damage (ledger_repair.c) ---- */
+/* Checks entries from `index` on, against the chain and their own checksums, until max_bytes have been read or behind `last`; damage becomes holes.
+ * The index behind what was checked. Known holes are passed over. */
+uint64_t ledger_verify(struct ledger *ledger, uint64_t index, uint64_t last, uint64_t max_bytes);
+/* NULL: it is not in a hole. */
+const struct ledger_hole *ledger_hole_of(const struct ledger *ledger, uint64_t index);
+/* Do these bytes touch a hole? */
+bool ledger_is_damaged(const struct ledger *ledger, uint64_t position, uint64_t size);
+/* The entry whose term another member must have too, for its entries of the hole to be ours (Raft's log matching): the one behind the hole, or the
+ * last of the log. */
+uint64_t ledger_hole_anchor(const struct ledger *ledger, const struct ledger_hole *hole, uint64_t *term);
+/* As ledger_run, but its bytes have been checked. The first entry must not be damaged. */
+uint32_t ledger_checked_run(const struct ledger *ledger, uint64_t first_index, uint32_t max_count, size_t max_bytes, const uint8_t **run, size_t *size);
+/* Writes the first entries of a hole, which other members hold too, and makes them durable; when the run goes beyond the hole, that is written as well.
+ * 0; ERROR_BUSY: more is damaged than was known, ask again; ERROR_MALFORMED or ERROR_DAMAGED (does not fit); ERROR_IO: final. */
+int ledger_repair(struct ledger *ledger, uint64_t first, const uint8_t *run, size_t size, uint32_t count, struct error *error);
+/* The entry behind the hole that begins at `first` is damaged too. */
+void ledger_distrust_anchor(struct ledger *ledger, uint64_t first);
+/* Where an entry lies, for messages: "<file> at offset <n>". */
+void ledger_describe(const struct ledger *ledger, uint64_t position, char *out, size_t size);
 
 /* ---- reserving room ahead (pool) ---- */
 struct ledger_reservation {

@@ -31,6 +31,12 @@ void ledger_index_unit_encode(uint8_t unit[LEDGER_INDEX_UNIT], const struct ledg
 
 /* Adds a term that begins at index unless it is the last one already. 0 or ERROR_NO_MEMORY. */
 int ledger_terms_add(struct ledger *ledger, uint64_t term, uint64_t index);
+/* Notes that first..last are damaged. */
+void ledger_add_hole(struct ledger *ledger, uint64_t first, uint64_t last, uint64_t position, uint64_t end);
+/* Forgets holes from first_removed on. */
+void ledger_cut_holes(struct ledger *ledger, uint64_t first_removed);
+/* Makes every segment that should be there whole again, with zeros for what is missing. */
+int ledger_complete_files(struct ledger *ledger, uint64_t segment_size, const struct checkpoint *checkpoint, struct error *error);
 /* Last index in the segment, which must hold one: entries first..last_index, first in that segment. */
 uint64_t ledger_last_in_segment(const struct ledger *ledger, uint64_t first, uint64_t segment_end);
 

@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "store/log_sink.h"
+
 /* How far behind a stop, and behind each valid entry found there, a further one is looked for: several times the largest entry, and not all that may
  * be reserved, since reading reserved room fills the page cache with zeros. */
 #define LOOK_BEHIND (LEDGER_RESERVE_STEP + (uint64_t)LEDGER_ENTRY_SIZE_MAX)
@@ -135,6 +137,71 @@ static bool valid_at(const struct ledger *ledger, const struct mapped_file *file
     return left >= LEDGER_ENTRY_HEADER_SIZE + LEDGER_BLANK_SIZE && load_u64(bytes + 24) == file->start + offset &&
            ledger_entry_decode(entry, bytes) == 0 && (int64_t)entry->index >= index_min && entry->term > 0 &&
            (uint64_t)ledger_entry_size(entry) + LEDGER_BLANK_SIZE <= left && ledger_entry_body_ok(entry, bytes + LEDGER_ENTRY_HEADER_SIZE);
+}
+
+/* A damaged log is looked at as far as it went, however much of it is gone. */
+static bool may_follow(const struct ledger *ledger, const struct walk *walk, const struct ledger_entry *entry)
+{
+    uint64_t missing = entry->index - (uint64_t)(walk->index + 1);
+    if (entry->term < walk->term || entry->position < walk->end)
+        return false;
+    if (missing == 0)
+        return ledger_place(ledger, walk->end, ledger_entry_size(entry)) == entry->position;
+    return missing <= (entry->position - walk->end) / LEDGER_ENTRY_HEADER_SIZE;
+}
+
+/* The nearest valid entry behind a stop, in a log that went to look_to at the least. */
+static bool next_valid(const struct ledger *ledger, const struct walk *walk, uint64_t look_to, struct ledger_entry *entry)
+{
+    if (look_to < walk->look_from + LOOK_BEHIND)
+        look_to = walk->look_from + LOOK_BEHIND;
+    for (size_t i = 0; i < ledger->data.count; i++) {
+        const struct mapped_file *file = ledger->data.files[i];
+        uint64_t file_end = file->start + ledger->data.file_size;
+        if (file_end <= walk->look_from)
+            continue;
+        uint64_t at = file->start > walk->look_from ? 0 : walk->look_from - file->start;
+        uint64_t to = look_to >= file_end ? ledger->data.file_size : look_to > file->start ? look_to - file->start : 1;
+        if (to > ledger->data.file_size - LEDGER_ENTRY_HEADER_SIZE)
+            to = ledger->data.file_size - LEDGER_ENTRY_HEADER_SIZE;
+        while (at < to) {
+            const uint8_t *one = memchr(file->map + at + 3, LEDGER_ENTRY_MAGIC, (size_t)(to - at));
+            if (one == NULL)
+                break;
+            at = (uint64_t)(one - file->map) - 3;
+            if (load_u32(file->map + at) == LEDGER_ENTRY_MAGIC && valid_at(ledger, file, at, walk->index + 1, entry) &&
+                may_follow(ledger, walk, entry))
+                return true;
+            at++;
+        }
+    }
+    return false;
+}
+
+/* Passes over damage to the next valid entry. Nothing but a filler may have to be written for it. */
+static int pass_damage(struct ledger *ledger, struct walk *walk, const struct ledger_entry *next, struct error *error)
+{
+    if (next->index == (uint64_t)(walk->index + 1)) {
+        /* Nothing but the filler between two segments is damaged, and what it says is known. */
+        struct mapped_file *file = mapped_file_queue_find(&ledger->data, walk->end);
+        uint8_t blank[LEDGER_BLANK_SIZE];
+        if (file == NULL || next->position == walk->end)
+            return error_set(error, ERROR_DAMAGED, "%s: entry %llu is damaged", ledger->dir, (unsigned long long)next->index);
+        ledger_blank_encode(blank, (uint32_t)(file->start + ledger->data.file_size - walk->end));
+        int rv = env_write(ledger->env, file->file, blank, sizeof blank, walk->end - file->start);
+        if (rv == 0)
+            rv = env_sync(ledger->env, file->file);
+        if (rv != 0) {
+            ledger_fail(ledger, rv, "repair of", file, walk->end);
+            return error_set(error, ERROR_IO, "%s", ledger->failure.message);
+        }
+        return 0;
+    }
+    ledger_add_hole(ledger, (uint64_t)(walk->index + 1), next->index - 1, walk->end, next->position);
+    walk->index = (int64_t)next->index - 1;
+    walk->end = next->position;
+    walk->chain_known = false;
+    return 0;
 }
 
 /* Is there a valid entry behind a stop? Looks at every byte as far as a process can have written, and at the beginning of every later segment.
@@ -302,7 +369,7 @@ static int clear_tail(struct ledger *ledger, const struct walk *walk, bool same_
         return 0;
     uint64_t file_end = file->start + ledger->data.file_size;
     /* Later segments: made ahead and empty, unless something was torn there. After a power cut any part of them may have been written. */
-    bool drop = !same_boot;
+    bool drop = !same_boot || recovery->lost;
     for (size_t i = 0; i < ledger->data.count && !drop; i++)
         drop = ledger->data.files[i]->start >= file_end && !segment_is_empty(ledger, ledger->data.files[i]);
     if (drop) {
@@ -315,6 +382,8 @@ static int clear_tail(struct ledger *ledger, const struct walk *walk, bool same_
     uint64_t to = file_end;
     if (same_boot && to - walk->end > TORN_MAX)
         to = walk->end + TORN_MAX;
+    if (recovery->lost)
+        to = file_end;
     int rv = sweep(ledger, file, walk->end, to, &recovery->bytes_cut);
     if (rv != 0) {
         ledger_fail(ledger, rv, "cut of", file, walk->end);
@@ -361,10 +430,25 @@ static int take_entries(struct ledger *ledger, uint64_t first, uint64_t position
     ledger->index_reserved_end = first * LEDGER_INDEX_UNIT;
     for (uint64_t index = first; (int64_t)index <= ledger->last_index; index++) {
         struct ledger_entry entry;
+        const struct ledger_hole *hole = ledger_hole_of(ledger, index);
+        int rv;
+        if (!writing && hole != NULL) {
+            /* Its units will be written when its entries are: their blocks may be missing. */
+            writing = true;
+            ledger->index_reserved_end = index * LEDGER_INDEX_UNIT;
+            rv = ledger_reserve_index(ledger, ((uint64_t)ledger->last_index + 1) * LEDGER_INDEX_UNIT);
+            if (rv != 0)
+                return error_set(error, rv, "%s/index: no room for index units", ledger->dir);
+        }
+        if (hole != NULL) {
+            index = hole->last;
+            end = hole->end;
+            continue;
+        }
         const uint8_t *bytes = mapped_file_queue_at(&ledger->data, end, LEDGER_BLANK_SIZE);
         if (bytes == NULL || ledger_is_blank(bytes))
             bytes = mapped_file_queue_at(&ledger->data, end - end % ledger->data.file_size + ledger->data.file_size, LEDGER_ENTRY_HEADER_SIZE);
-        int rv = bytes == NULL ? ERROR_MALFORMED : ledger_entry_decode(&entry, bytes);
+        rv = bytes == NULL ? ERROR_MALFORMED : ledger_entry_decode(&entry, bytes);
         if (rv != 0 || entry.index != index)
             return error_set(error, ERROR_DAMAGED, "%s: entry %llu changed while it was being read", ledger->dir, (unsigned long long)index);
         uint8_t unit[LEDGER_INDEX_UNIT];
@@ -438,8 +522,8 @@ static int reserve_first(struct ledger *ledger, struct error *error)
     return 0;
 }
 
-static int recover(struct ledger *ledger, const struct checkpoint *checkpoint, bool same_boot, uint64_t index_file_size, bool index_opened,
-                   struct ledger_recovery *recovery, struct error *error)
+static int recover(struct ledger *ledger, const struct checkpoint *checkpoint, bool same_boot, bool repairable, uint64_t index_file_size,
+                   bool index_opened, struct ledger_recovery *recovery, struct error *error)
 {
     int64_t committed = checkpoint->present ? checkpoint->committed_index : -1;
     struct walk walk = {.index = -1, .chain_known = true, .claim = -1};
@@ -467,18 +551,35 @@ static int recover(struct ledger *ledger, const struct checkpoint *checkpoint, b
     int64_t walk_from = walk.index + 1;
     uint64_t walk_start = walk.end;
     struct ledger_entry entry;
-    while (walk_entry(ledger, &walk, &entry))
-        ;
+    for (;;) {
+        while (walk_entry(ledger, &walk, &entry))
+            ;
+        if (!repairable || (walk.index >= committed && !same_boot) ||
+            !next_valid(ledger, &walk, checkpoint->present ? checkpoint->committed_end_position : 0, &entry))
+            break;
+        int code = pass_damage(ledger, &walk, &entry, error);
+        if (code != 0)
+            return code;
+        if (entry.index == (uint64_t)(walk.index + 1) && walk.chain_known)
+            continue; /* a filler */
+        /* A header that no longer fits what is behind it is found out when the hole before it has been filled. */
+    }
     recovery->entries_checked = walk.count;
 
     /* The decision. Nothing has been changed so far. */
     uint64_t found_at = 0;
     if (walk.claim > recovery->claim_index)
         recovery->claim_index = walk.claim;
-    if (walk.index < committed)
+    if (walk.index < committed && repairable) {
+        char where[PATH_MAX];
+        ledger_describe(ledger, walk.stop, where, sizeof where);
+        LOG_ERROR("%s: %s, but everything up to entry %lld is committed; what is missing is fetched from the other members", where, walk.why,
+                  (long long)committed);
+        recovery->lost = true;
+    } else if (walk.index < committed)
         return damaged(ledger, walk.stop, error, "%s, but entry %lld is needed: the checkpoint says that everything up to %lld is committed", walk.why,
                        (long long)(walk.index + 1), (long long)committed);
-    if (valid_behind(ledger, &walk, &found_at, &recovery->claim_index) && same_boot)
+    if (valid_behind(ledger, &walk, &found_at, &recovery->claim_index) && same_boot && !repairable)
         return damaged(ledger, walk.stop, error, "%s (entry %lld), but a valid entry stands behind it at position %llu: this is no interrupted write",
                        walk.why, (long long)(walk.index + 1), (unsigned long long)found_at);
     if (walk.index < ledger->begin_index && ledger->begin_index > 0)
@@ -536,7 +637,7 @@ static int recover(struct ledger *ledger, const struct checkpoint *checkpoint, b
 }
 
 int ledger_open(struct ledger *ledger, struct env *env, const char *dir, uint64_t segment_size, uint64_t index_file_size, bool zero_ahead,
-                const struct checkpoint *checkpoint, bool same_boot, struct ledger_recovery *recovery, struct error *error)
+                const struct checkpoint *checkpoint, bool same_boot, bool repairable, struct ledger_recovery *recovery, struct error *error)
 {
     char path[PATH_MAX];
     memset(ledger, 0, sizeof *ledger);
@@ -558,8 +659,11 @@ int ledger_open(struct ledger *ledger, struct env *env, const char *dir, uint64_
         return error_set(error, ERROR_NO_MEMORY, "open %s: out of memory", dir);
     pthread_mutex_init(&ledger->reserve_lock, NULL);
 
+    int rv = repairable ? ledger_complete_files(ledger, segment_size, checkpoint, error) : 0;
+    if (rv != 0)
+        goto free_ledger;
     snprintf(path, sizeof path, "%s/data", dir);
-    int rv = mapped_file_queue_open(&ledger->data, env, path, segment_size, false, error);
+    rv = mapped_file_queue_open(&ledger->data, env, path, segment_size, false, error);
     if (rv != 0)
         goto free_ledger;
     snprintf(path, sizeof path, "%s/index", dir);
@@ -571,7 +675,7 @@ int ledger_open(struct ledger *ledger, struct env *env, const char *dir, uint64_
     }
     if (rv != 0)
         goto close_data;
-    rv = recover(ledger, checkpoint, same_boot, index_file_size, index_opened, recovery, error);
+    rv = recover(ledger, checkpoint, same_boot, repairable, index_file_size, index_opened, recovery, error);
     if (rv != 0)
         goto close_index;
     return 0;

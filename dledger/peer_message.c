@@ -84,7 +84,7 @@ int peer_hello_decode(struct peer_hello *hello, struct slice body)
         .term = packed->term,
         .last_index = packed->last_index,
         .last_term = packed->last_term,
-        .mute = packed->mute > PEER_MUTE_UNCLEAN ? PEER_MUTE_EMPTY : (uint8_t)packed->mute,
+        .mute = packed->mute > PEER_MUTE_DAMAGED ? PEER_MUTE_EMPTY : (uint8_t)packed->mute,
         .started = packed->started,
     };
     if (!copy_text(hello->cluster, sizeof hello->cluster, packed->cluster) ||

@@ -28,6 +28,8 @@ enum peer_message_type {
     PEER_FORWARD_ANSWER, /* body: the leader's whole answer frame */
     PEER_FETCH,          /* a mute member asks for entries */
     PEER_FETCH_RESULT,   /* body: run */
+    PEER_REPAIR,         /* a member asks for entries that are damaged on its disk */
+    PEER_REPAIR_RESULT,  /* body: run, the first of them */
     PEER_MESSAGE_TYPES
 };
 
@@ -66,11 +68,22 @@ struct peer_message {
         struct {
             uint64_t previous_index, previous_term, term, commit, match, last_index;
         } fetch_result; /* term: the leader's; match: what the leader knows this member acknowledged once */
+        struct {
+            uint64_t first_index, previous_term, anchor_index, anchor_term;
+        } repair; /* ours are the entries up to anchor_index of whoever has that term there (and previous_term before the first) */
+        struct {
+            uint64_t first_index, anchor_index;
+        } repair_result;
     };
 };
 
+enum peer_repair_flag {
+    PEER_REPAIR_REFUSED = 1,  /* not here, or damaged here as well */
+    PEER_REPAIR_CONFLICT = 2, /* other entries are committed there */
+};
+
 /* What a member says of itself when a connection begins, both ways. */
-enum peer_mute { PEER_NOT_MUTE = 0, PEER_MUTE_EMPTY = 1, PEER_MUTE_UNCLEAN = 2 };
+enum peer_mute { PEER_NOT_MUTE = 0, PEER_MUTE_EMPTY = 1, PEER_MUTE_UNCLEAN = 2, PEER_MUTE_DAMAGED = 3 };
 struct peer_hello {
     uint32_t version;
     char cluster[128];

@@ -62,6 +62,10 @@ void replica_receive(struct replica *replica, uint64_t from, const struct peer_m
         replica_answer_fetch(replica, from, message);
     else if (message->type == PEER_FETCH_RESULT)
         replica_receive_fetched(replica, from, message, body);
+    else if (message->type == PEER_REPAIR)
+        replica_answer_repair(replica, from, message);
+    else if (message->type == PEER_REPAIR_RESULT)
+        replica_receive_repaired(replica, from, message, body);
     else {
         if (message->type == PEER_APPEND_ENTRIES_RESULT)
             replica->peers[from - 1].full = message->append_result.capacity == 0;
@@ -120,7 +124,9 @@ void replica_tick(struct replica *replica)
                 replica->hurry_until_us = 0;
         }
     }
-    if (replica->phase == REPLICA_MUTE && now >= replica->fetch_sent_us + REPLICA_FETCH_RETRY_US)
+    if (replica->ledger.hole_count > 0 && now >= replica->repair_due_us)
+        replica_repair_tick(replica, now);
+    if (replica->phase == REPLICA_MUTE && replica->mute_reason != PEER_MUTE_DAMAGED && now >= replica->fetch_sent_us + REPLICA_FETCH_RETRY_US)
         replica_send_fetch(replica);
     if (replica->review_due_us != 0 && now >= replica->review_due_us) {
         replica->review_due_us = 0;
@@ -156,7 +162,9 @@ uint64_t replica_deadline_us(const struct replica *replica)
         EARLIER(replica->round_started_us + REPLICA_ROUND_AGE_US);
     if (replica->checkpoint_dirty && !replica->saving && replica->phase == REPLICA_RUNNING)
         EARLIER(replica->checkpoint_due_us);
-    if (replica->phase == REPLICA_MUTE)
+    if (replica->ledger.hole_count > 0 && replica->phase != REPLICA_FAILED)
+        EARLIER(replica->repair_due_us);
+    if (replica->phase == REPLICA_MUTE && replica->mute_reason != PEER_MUTE_DAMAGED)
         EARLIER(replica->fetch_sent_us + REPLICA_FETCH_RETRY_US);
     if (replica->review_due_us != 0)
         EARLIER(replica->review_due_us);
@@ -217,6 +225,8 @@ const char *replica_why_not(const struct replica *replica)
     else if (replica->phase == REPLICA_WAITING)
         snprintf(why, size, "no leader yet: waiting for all %d members of group %s at their first start", replica->member_count,
                  replica->options.group);
+    else if (replica->phase == REPLICA_MUTE && replica->mute_reason == PEER_MUTE_DAMAGED)
+        snprintf(why, size, "this node's log is damaged and being repaired from the other members");
     else if (replica->phase == REPLICA_MUTE)
         snprintf(why, size, "this node is catching up with the group");
     else if (replica->known_leader == 0)

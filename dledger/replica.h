@@ -24,6 +24,9 @@
 #define REPLICA_APPLY_RETRY_MS 200u       /* between tries while queue files find no room */
 #define REPLICA_REVIEW_RETRY_MS 250u      /* between tries of a first start on a full disk */
 #define REPLICA_VERIFY_BYTES (64u << 20)   /* read without their checksums later on, so checked at every start */
+#define REPLICA_REPAIR_RETRY_MS 100u       /* no answer: the next member is asked */
+#define REPLICA_REPAIR_REFUSED_MS 2000u    /* nobody could help: all are asked again after this */
+#define REPLICA_REPAIR_RATE (64u << 20)    /* bytes per second that a member fetches to mend its log */
 #define REPLICA_ANNOUNCE_MS 3u             /* an idle leader tells its followers the commit index after this */
 #define REPLICA_ROUND_AGE_US 3000u         /* a round older than this no longer holds back the next one */
 #define REPLICA_ROUND_BYTES (256u << 10)   /* neither does a round when this much has been gathered */
@@ -104,6 +107,15 @@ struct replica {
     struct replica_save save;
     int64_t snapshot_index; /* DLedger index of the metadata snapshot on disk, -1 = none */
     uint64_t snapshot_position;
+
+    uint64_t repair_due_us; /* while the ledger has holes */
+    uint64_t repair_paced_us; /* not before, for the sake of the rate */
+    int repair_peer;        /* place of the member that is asked next */
+    uint64_t repaired_entries;
+    int64_t known_committed; /* what the start knew to be committed, DLedger index */
+    bool vote_was_due;       /* this directory has taken part in elections */
+    bool only_vote_lost;     /* mute for want of a vote file, with all that was acknowledged in the log */
+    bool started_unclean;    /* what this member acknowledged may be gone from here */
 
     struct ledger ledger;
     struct vote_file votes;

@@ -22,6 +22,13 @@ static bool apply_one(struct replica *replica)
     bytes = mapped_file_queue_at(data, position, LEDGER_ENTRY_HEADER_SIZE);
     if (bytes == NULL || ledger_entry_decode(&entry, bytes) != 0 || entry.index != index - 1 || entry.position != position ||
         mapped_file_queue_at(data, position, ledger_entry_size(&entry)) == NULL) {
+        if (replica->member_count > 1 && bytes != NULL) {
+            ledger_verify(&replica->ledger, index - 1, index - 1, 1);
+            if (ledger_hole_of(&replica->ledger, index - 1) != NULL) {
+                replica_repair_start(replica);
+                return false;
+            }
+        }
         error_set(&error, ERROR_DAMAGED, "ledger in %s: committed entry %llu at position %llu cannot be read", replica->dir,
                   (unsigned long long)(index - 1), (unsigned long long)position);
         replica_fail(replica, &error);
@@ -81,11 +88,15 @@ bool replica_apply(struct replica *replica, raft_index target, uint32_t count_ma
 
     if (target > raft_driver_last(&replica->driver))
         target = raft_driver_last(&replica->driver);
+    for (uint32_t i = 0; i < replica->ledger.hole_count; i++) {
+        if (replica->ledger.holes[i].last >= replica->applied && target > replica->ledger.holes[i].first)
+            target = replica->ledger.holes[i].first; /* the one before it, in Raft's numbers */
+    }
     if (replica->apply_stalled && replica_now_us(replica) < replica->apply_retry_us)
         return false;
     while (replica->applied < target && count < count_max && apply_one(replica))
         count++;
-    replica->more_to_apply = replica->applied < target && !replica->apply_stalled && replica->phase != REPLICA_FAILED;
+    replica->more_to_apply = replica->applied < target && !replica->apply_stalled && ledger_hole_of(&replica->ledger, replica->applied) == NULL && replica->phase != REPLICA_FAILED;
     if (replica->applied == before)
         return false;
     replica->checkpoint_dirty = true;

@@ -56,7 +56,7 @@ void replica_answer_fetch(struct replica *replica, uint64_t from, const struct p
     } else {
         out.fetch_result.previous_term = in->fetch.previous_term;
         if (previous < last)
-            out.count = ledger_run(&replica->ledger, previous, REPLICA_SUBMIT_MAX, PEER_RUN_MAX, &run, &size);
+            out.count = ledger_checked_run(&replica->ledger, previous, REPLICA_SUBMIT_MAX, PEER_RUN_MAX, &run, &size);
         out.body_size = (uint32_t)size;
     }
     replica->io.send(replica->io.context, from, &out, run, size);
@@ -85,7 +85,7 @@ void replica_receive_fetched(struct replica *replica, uint64_t from, const struc
     struct error error;
     int rv = 0;
 
-    if (replica->phase != REPLICA_MUTE || in->fetch_result.previous_index != last || in->fetch_result.term < replica->votes.term)
+    if (replica->phase != REPLICA_MUTE || replica->mute_reason == PEER_MUTE_DAMAGED || in->fetch_result.previous_index != last || in->fetch_result.term < replica->votes.term)
         return;
     if (in->flags == 1) {
         if (last <= replica->applied) {
@@ -118,7 +118,7 @@ void replica_receive_fetched(struct replica *replica, uint64_t from, const struc
     }
     rv = replica_sync_now(replica, &error);
     /* No other vote of ours in its term can matter any more. */
-    if (rv == 0 && (replica->votes.term < in->fetch_result.term || !replica->votes.existed))
+    if (rv == 0 && (replica->votes.term < in->fetch_result.term || !replica->votes.existed || replica->votes.doubtful))
         rv = vote_file_save(&replica->votes, in->fetch_result.term, from, &error);
     committed = in->fetch_result.commit < last ? in->fetch_result.commit : last;
     if (rv == 0)

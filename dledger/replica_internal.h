@@ -1,6 +1,7 @@
 /* What the parts of the replica share: replica.c (turn, tick, stop, state), replica_open.c and replica_start.c (from disk to running),
  * replica_append.c (reserve to submit), replica_apply.c (commit to answer), replica_jobs.c (syncs, room, checkpoints), replica_members.c (hellos,
- * elections in a hurry), replica_leadership.c (transfers, preferred leaders) and replica_fetch.c (a mute member catches up).
+ * elections in a hurry), replica_leadership.c (transfers, preferred leaders), replica_fetch.c (a mute member catches up) and replica_repair.c
+ * (damaged entries are fetched).
  */
 #ifndef LEDGERMQ_DLEDGER_REPLICA_INTERNAL_H
 #define LEDGERMQ_DLEDGER_REPLICA_INTERNAL_H
@@ -24,6 +25,9 @@ void replica_fail(struct replica *replica, const struct error *error);
 int replica_start_driver(struct replica *replica, raft_index committed, struct error *error);
 /* The first start of the whole group. ERROR_NO_SPACE: nothing was written. */
 int replica_bootstrap(struct replica *replica, struct error *error);
+
+/* Begins to run, or to wait, or to be mute, once the log has no hole that matters. */
+int replica_begin(struct replica *replica, struct error *error);
 
 /* ---- replica_append.c ---- */
 /* Answers the request that waits longest. */
@@ -68,5 +72,14 @@ void replica_prefer_leader(struct replica *replica, uint64_t now);
 void replica_send_fetch(struct replica *replica);
 void replica_answer_fetch(struct replica *replica, uint64_t from, const struct peer_message *in);
 void replica_receive_fetched(struct replica *replica, uint64_t from, const struct peer_message *in, const uint8_t *run);
+
+/* ---- replica_repair.c ---- */
+/* Damage was found: members are asked from now on. */
+void replica_repair_start(struct replica *replica);
+void replica_repair_tick(struct replica *replica, uint64_t now);
+void replica_answer_repair(struct replica *replica, uint64_t from, const struct peer_message *in);
+void replica_receive_repaired(struct replica *replica, uint64_t from, const struct peer_message *in, const uint8_t *run);
+/* Is there a hole that keeps this member from running: entries that are to be applied yet, or that somebody may still have? */
+bool replica_must_repair(const struct replica *replica);
 
 #endif

@@ -66,10 +66,10 @@ void replica_review_members(struct replica *replica)
     int running = 0;
     int young = 0; /* empty, or holding no more than the first entry of the first term: never took part in an election */
     int missing = 0;
-    int better = 0; /* unclean ones that hold more than we do */
+    int better = 0; /* mute ones that hold more than we do */
     int rv = 0;
 
-    if (replica->phase != REPLICA_WAITING && replica->phase != REPLICA_MUTE)
+    if ((replica->phase != REPLICA_WAITING && replica->phase != REPLICA_MUTE) || replica->mute_reason == PEER_MUTE_DAMAGED)
         return;
     for (int i = 0; i < replica->member_count; i++) {
         const struct replica_peer *peer = &replica->peers[i];
@@ -83,18 +83,33 @@ void replica_review_members(struct replica *replica)
             missing++; /* stopped for good: what it holds is there again when a person restarts it */
             continue;
         }
+        if (peer->hello.mute == PEER_MUTE_DAMAGED) {
+            missing++; /* it will know more when its log is whole again */
+            continue;
+        }
         running += peer->hello.started;
         young += peer->hello.last_index <= 1 && peer->hello.term <= 1;
-        better += peer->hello.mute == PEER_MUTE_UNCLEAN && better_log(&peer->hello, replica->ledger.last_term, raft_driver_last(&replica->driver), replica->id);
+        better += peer->hello.mute != PEER_NOT_MUTE && peer->hello.last_index > 1 && better_log(&peer->hello, replica->ledger.last_term, raft_driver_last(&replica->driver), replica->id);
     }
     if (replica->phase == REPLICA_WAITING && young + missing < replica->member_count - 1) {
         replica->phase = REPLICA_MUTE;
+        replica->checkpoint.forgot = true; /* a restart on the way must not take what was fetched so far for all that was acknowledged */
+        replica->checkpoint_dirty = true;
         LOG_WARN("this directory is empty among members that are not: mute until it has caught up with a leader");
     }
     if (missing > 0)
         return; /* whoever is missing may know more */
     if (replica->mute_reason == PEER_MUTE_EMPTY && replica->ledger.last_index <= 0 && young == replica->member_count - 1) {
         rv = replica_bootstrap(replica, &error); /* also when a first start was interrupted between the first entry and the vote file */
+    } else if (replica->mute_reason == PEER_MUTE_EMPTY && replica->only_vote_lost && running + better < replica->member_count / 2 + 1) {
+        /* Too few run to elect a leader, so there is none; and in a term that nobody has heard of no vote of ours was given. */
+        uint64_t term = replica->heard_term > replica->votes.term ? replica->heard_term : replica->votes.term;
+        if (term < replica->ledger.last_term)
+            term = replica->ledger.last_term;
+        LOG_WARN("a majority lost its votes, and all members have been heard: voting again from term %llu on", (unsigned long long)term + 1);
+        rv = vote_file_save(&replica->votes, term + 1, 0, &error);
+        if (rv == 0)
+            rv = replica_start_driver(replica, replica->applied, &error);
     } else if (replica->mute_reason == PEER_MUTE_UNCLEAN && running + better < replica->member_count / 2 + 1) {
         /* No more of us vote than a majority needs, those with most of the log first: so the leader has the most of what is left, and the others
          * catch up with it. */

@@ -47,7 +47,8 @@ static int64_t view_committed_offset(void *context)
 static const uint8_t *view_at(void *context, int64_t offset, size_t size)
 {
     struct replica *replica = context;
-    if (offset < 0 || (uint64_t)offset + size > replica->applied_end || (uint64_t)offset + size < (uint64_t)offset)
+    if (offset < 0 || (uint64_t)offset + size > replica->applied_end || (uint64_t)offset + size < (uint64_t)offset ||
+        ledger_is_damaged(&replica->ledger, (uint64_t)offset, size))
         return NULL;
     return mapped_file_queue_at(&replica->ledger.data, (uint64_t)offset, size);
 }
@@ -57,6 +58,8 @@ static int view_read(void *context, int64_t offset, void *out, size_t size)
     struct replica *replica = context;
     if (offset < 0 || (uint64_t)offset + size > replica->applied_end || (uint64_t)offset + size < (uint64_t)offset)
         return -ENOENT;
+    if (ledger_is_damaged(&replica->ledger, (uint64_t)offset, size))
+        return -EIO;
     struct mapped_file *file = mapped_file_queue_find(&replica->ledger.data, (uint64_t)offset);
     if (file == NULL || (uint64_t)offset + size > file->start + replica->ledger.data.file_size)
         return -ENOENT;
@@ -172,9 +175,12 @@ int replica_open(struct replica *replica, struct env *env, const struct dledger_
     }
     replica->same_boot = replica->checkpoint.present && replica->checkpoint.boot_id == env->ops->boot_id(env);
     rv = ledger_open(&replica->ledger, env, replica->dir, options->segment_size, options->index_file_size,
-                     options->durability == DURABILITY_B, &replica->checkpoint, replica->same_boot, &recovery, error);
+                     options->durability == DURABILITY_B, &replica->checkpoint, replica->same_boot,
+                     replica->member_count > 1 && !options->force_start, &recovery, error);
     if (rv != 0)
         return rv;
+    if (recovery.lost)
+        replica->checkpoint.forgot = true; /* in class B too: it may have acknowledged them */
     if (recovery.cut)
         LOG_WARN("ledger: %llu bytes of a torn tail behind index %lld were cut; they were never acknowledged by this member",
                  (unsigned long long)recovery.bytes_cut, (long long)replica->ledger.last_index);

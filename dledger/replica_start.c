@@ -123,7 +123,10 @@ static raft_index index_at(const struct replica *replica, uint64_t position)
         uint64_t middle = low + (high - low) / 2;
         uint64_t at, term;
         uint32_t size;
-        if (!ledger_locate(&replica->ledger, middle, &at, &size, &term) || at + size > position)
+        const struct ledger_hole *hole = ledger_hole_of(&replica->ledger, middle);
+        if (hole != NULL && hole->end <= position)
+            low = middle + 1;
+        else if (!ledger_locate(&replica->ledger, middle, &at, &size, &term) || at + size > position)
             high = middle;
         else
             low = middle + 1;
@@ -142,38 +145,28 @@ static void begin_applying_at(struct replica *replica, raft_index first)
     replica->applied_end = end;
 }
 
-/* What opening did not verify because the checkpoint vouches for it, and what is read later without checksums: the newest committed entries. */
-static int verify_recent(struct replica *replica, int64_t committed_index, struct error *error)
+/* What opening did not verify because the checkpoint vouches for it, and what is read later without checksums: entries that are applied again, and
+ * the newest committed ones. */
+static int verify_recent(struct replica *replica, int64_t committed_index, raft_index again, struct error *error)
 {
-    const struct ledger *ledger = &replica->ledger;
+    struct ledger *ledger = &replica->ledger;
     uint64_t end = 0;
     uint32_t chain = 0;
-    raft_index first;
+    uint32_t holes = ledger->hole_count;
+    raft_index first = 1;
 
-    if (committed_index < 0 || !ledger_end_of(ledger, (uint64_t)committed_index, &end, &chain))
+    if (committed_index < 0)
         return 0;
-    first = index_at(replica, end > REPLICA_VERIFY_BYTES ? end - REPLICA_VERIFY_BYTES : 0);
-    if (first > 1 && !ledger_end_of(ledger, first - 2, &end, &chain))
-        return 0;
-    if (first == 1)
-        chain = 0;
-    for (raft_index i = first; (int64_t)i - 1 <= committed_index; i++) {
-        struct ledger_entry entry = {0};
-        uint64_t position = 0, term;
-        uint32_t size;
-        const uint8_t *bytes = ledger_entry(ledger, i - 1, &entry);
-        if (bytes == NULL || ledger_entry_chain(bytes, chain) != entry.chain_crc ||
-            !ledger_entry_body_ok(&entry, bytes + LEDGER_ENTRY_HEADER_SIZE)) {
-            char name[21];
-            if (!ledger_locate(ledger, i - 1, &position, &size, &term))
-                position = end;
-            mapped_file_name(position - position % ledger->data.file_size, name);
-            return error_set(error, ERROR_DAMAGED,
-                             "%s/data/%s: committed entry %llu at offset %llu is damaged; move %s away and start again: the node is refilled by its peers",
-                             replica->dir, name, (unsigned long long)(i - 1), (unsigned long long)(position % ledger->data.file_size), replica->dir);
-        }
-        chain = entry.chain_crc;
-        end = entry.position + ledger_entry_size(&entry);
+    if (ledger_end_of(ledger, (uint64_t)committed_index, &end, &chain) && end > REPLICA_VERIFY_BYTES)
+        first = index_at(replica, end - REPLICA_VERIFY_BYTES);
+    if (first > again)
+        first = again;
+    ledger_verify(ledger, first - 1, (uint64_t)committed_index, UINT64_MAX);
+    if (ledger->hole_count > holes && (replica->member_count == 1 || replica->options.force_start)) {
+        char where[512];
+        ledger_describe(ledger, ledger->holes[0].position, where, sizeof where);
+        return error_set(error, ERROR_DAMAGED, "%s: committed entry %llu is damaged, and there is no other member to fetch it from", where,
+                         (unsigned long long)ledger->holes[0].first);
     }
     return 0;
 }
@@ -204,12 +197,14 @@ int replica_start(struct replica *replica, struct message_store *store, struct e
     struct buffer snapshot;
     uint64_t position;
     raft_index first;
-    int rv;
+    int rv = 0;
 
     replica->store = store;
-    rv = verify_recent(replica, checkpoint->committed_index, error);
-    if (rv != 0)
-        return rv;
+    replica->known_committed = checkpoint->committed_index;
+    replica->vote_was_due = checkpoint->present && replica->ledger.last_index > 0;
+    /* Without a checkpoint nothing tells how the last run ended. */
+    replica->started_unclean = checkpoint->present ? checkpoint->forgot || (!checkpoint->clean && !replica->same_boot && checkpoint->durability == DURABILITY_A)
+                                                   : replica->options.durability == DURABILITY_A && replica->ledger.last_index > 0;
     buffer_init(&snapshot, 0);
     if (!replica->same_boot)
         rv = metadata_snapshot_forget(replica->env, replica->dir, checkpoint->committed_index, error);
@@ -255,6 +250,12 @@ int replica_start(struct replica *replica, struct message_store *store, struct e
         first = (raft_index)(replica->snapshot_index + 2); /* records behind the snapshot are applied again */
     if (first > committed + 1)
         first = committed + 1;
+    rv = verify_recent(replica, checkpoint->committed_index, first, error);
+    if (rv != 0)
+        return rv;
+    const struct ledger_hole *hole = first > 1 ? ledger_hole_of(&replica->ledger, first - 2) : NULL;
+    if (hole != NULL)
+        first = hole->first + 1; /* the place of what comes next is known there */
     begin_applying_at(replica, first);
     if (committed >= first) {
         LOG_INFO("applying index %llu to %lld again", first - 1, (long long)checkpoint->committed_index);
@@ -266,27 +267,17 @@ int replica_start(struct replica *replica, struct message_store *store, struct e
     }
 
     replica->driver_ready = true;
-    if (replica->ledger.last_index < 0 || (replica->member_count == 1 && replica->ledger.last_index == 0 && !replica->votes.existed)) {
-        replica->phase = REPLICA_WAITING;
-        replica->mute_reason = PEER_MUTE_EMPTY;
-        if (replica->member_count == 1)
-            rv = replica_bootstrap(replica, error);
-    } else if (replica->member_count > 1 && !replica->options.force_start && !replica->votes.existed) {
+    if (replica_must_repair(replica)) {
         replica->phase = REPLICA_MUTE;
-        replica->mute_reason = PEER_MUTE_EMPTY;
-        LOG_WARN("the vote file is missing: this member does not vote until it has caught up with a leader");
-    } else if (replica->member_count > 1 && !replica->options.force_start && checkpoint->present &&
-               (checkpoint->forgot || (!checkpoint->clean && !replica->same_boot && checkpoint->durability == DURABILITY_A))) {
-        /* Not in class B, even if the claims of entries behind the cut tell that more was committed: this member never acknowledged it. */
-        replica->phase = REPLICA_MUTE;
-        replica->mute_reason = PEER_MUTE_UNCLEAN;
-        replica->checkpoint.forgot = true;
-        LOG_WARN("the machine went down uncleanly in durability class A: this member does not vote until it has caught up with a leader");
+        replica->mute_reason = PEER_MUTE_DAMAGED;
+        LOG_WARN("this member does not vote until its log is whole again");
     } else {
-        rv = replica_start_driver(replica, committed, error);
+        rv = replica_begin(replica, error);
     }
     if (rv != 0)
         return rv;
+    if (replica->ledger.hole_count > 0)
+        replica_repair_start(replica);
     /* Before anything is appended or answered the disk must say that this run has begun: a power cut in its first second must not look like
      * what a clean stop left behind. */
     replica->checkpoint.clean = false;
@@ -295,4 +286,34 @@ int replica_start(struct replica *replica, struct message_store *store, struct e
     replica_path(replica, "checkpoint", path, sizeof path);
     replica->checkpoint_dirty = true;
     return checkpoint_save(&replica->checkpoint, replica->env, path, error);
+}
+
+int replica_begin(struct replica *replica, struct error *error)
+{
+    raft_index committed = (raft_index)(replica->known_committed + 1);
+    int rv = 0;
+
+    replica->mute_reason = PEER_NOT_MUTE;
+    if (replica->ledger.last_index < 0 || (replica->member_count == 1 && replica->ledger.last_index == 0 && !replica->votes.existed)) {
+        replica->phase = REPLICA_WAITING;
+        replica->mute_reason = PEER_MUTE_EMPTY;
+        if (replica->member_count == 1)
+            rv = replica_bootstrap(replica, error);
+    } else if (replica->member_count > 1 && !replica->options.force_start && (!replica->votes.existed || replica->votes.doubtful)) {
+        replica->phase = REPLICA_MUTE;
+        replica->mute_reason = PEER_MUTE_EMPTY;
+        replica->only_vote_lost = !replica->checkpoint.forgot && !replica->started_unclean && replica->vote_was_due;
+        LOG_WARN("the vote file is missing or damaged: this member does not vote until it has caught up with a leader");
+    } else if (replica->member_count > 1 && !replica->options.force_start && replica->started_unclean) {
+        /* Not in class B, even if the claims of entries behind the cut tell that more was committed: this member never acknowledged it. */
+        replica->phase = REPLICA_MUTE;
+        replica->mute_reason = PEER_MUTE_UNCLEAN;
+        replica->checkpoint.forgot = true;
+        LOG_WARN("what this member acknowledged may be gone from its disk: it does not vote until it has caught up with a leader");
+    } else {
+        rv = replica_start_driver(replica, committed > replica->applied ? committed : replica->applied, error);
+    }
+    if (replica->checkpoint.forgot)
+        replica->checkpoint_dirty = true;
+    return rv;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "proto/ledger_entry.h" /* crc32c */
+#include "store/log_sink.h"
 
 /* A slot: magic 4 | version 4 | sequence 8 | term 8 | voted_for 8 | crc32c of those 32 bytes 4, zeros up to the slot's size.
  * To change: bump VOTE_VERSION, keep the reader of the old form, add a golden file. */
@@ -84,6 +85,38 @@ static int create(struct env *env, const char *path, struct error *error)
     return error_set(error, rv == -ENOSPC || rv == -EDQUOT ? ERROR_NO_SPACE : ERROR_IO, "create vote file %s: %s", path, strerror(-rv));
 }
 
+/* The file without a good slot is put aside for study. */
+static int replace_damaged(struct vote_file *file, struct env *env, const char *path, struct error *error)
+{
+    char aside[PATH_MAX];
+    int n = snprintf(aside, sizeof aside, "%s.damaged", path);
+    env_close(env, file->file);
+    if (n < 0 || n >= (int)sizeof aside)
+        return error_set(error, ERROR_INVALID, "%s: the path is too long", path);
+    LOG_ERROR("vote file %s has no valid slot: it is kept as %s, and this member does not vote before a leader has caught it up", path, aside);
+    int rv = env->ops->rename(env, path, aside);
+    if (rv != 0)
+        return error_set(error, ERROR_IO, "rename %s: %s", path, strerror(-rv));
+    rv = create(env, path, error);
+    if (rv != 0)
+        return rv;
+    rv = env_open(env, path, ENV_WRITE, &file->file);
+    if (rv != 0)
+        return error_set(error, ERROR_IO, "open vote file %s: %s", path, strerror(-rv));
+    file->sequence = 1;
+    file->doubtful = true;
+    return 0;
+}
+
+static bool is_zero(const uint8_t *bytes, size_t size)
+{
+    while (size > 0 && *bytes == 0) {
+        bytes++;
+        size--;
+    }
+    return size == 0;
+}
+
 int vote_file_open(struct vote_file *file, struct env *env, const char *path, struct error *error)
 {
     memset(file, 0, sizeof *file);
@@ -105,9 +138,12 @@ int vote_file_open(struct vote_file *file, struct env *env, const char *path, st
         return error_set(error, ERROR_IO, "read vote file %s: %s", path, strerror((int)-n));
     }
     bool good = false;
+    int bad = 0;
     for (int i = 0; i < 2; i++) {
         uint64_t sequence, term, voted_for;
-        if (decode(both + (size_t)i * SLOT_SIZE, &sequence, &term, &voted_for) && (!good || sequence > file->sequence)) {
+        if (!decode(both + (size_t)i * SLOT_SIZE, &sequence, &term, &voted_for)) {
+            bad++;
+        } else if (!good || sequence > file->sequence) {
             good = true;
             file->sequence = sequence;
             file->term = term;
@@ -115,11 +151,13 @@ int vote_file_open(struct vote_file *file, struct env *env, const char *path, st
         }
     }
     if (!good) {
-        env_close(env, file->file);
-        return error_set(error, ERROR_DAMAGED,
-                         "vote file %s has no valid slot, so this node may have voted without knowing for whom: move its whole directory away and "
-                         "let it come back as a new member",
-                         path);
+        int code = replace_damaged(file, env, path, error);
+        if (code != 0)
+            return code;
+    } else if (bad > 0 && (file->sequence > 1 || !is_zero(both + SLOT_SIZE, SLOT_SIZE))) {
+        /* A record lies within one sector, so no interrupted write leaves half of it. */
+        LOG_ERROR("vote file %s has a damaged slot: it may have held a newer vote, so this member does not vote before a leader has caught it up", path);
+        file->doubtful = true;
     }
     /* A process that died between its write and its sync left a vote in the page cache. What is read here counts as given from now on, and asked
      * again the member repeats it without another save: so it must be on the disk. */
@@ -145,6 +183,7 @@ int vote_file_save(struct vote_file *file, uint64_t term, uint64_t voted_for, st
     if (rv != 0)
         return error_set(error, ERROR_IO, "store term %llu and vote: %s", (unsigned long long)term, strerror(-rv));
     file->sequence++;
+    file->doubtful = false;
     file->term = term;
     file->voted_for = voted_for;
     return 0;

@@ -14,9 +14,10 @@ struct vote_file {
     uint64_t term;
     uint64_t voted_for; /* Raft id, 0 = none */
     bool existed;       /* something had been saved before this open */
+    bool doubtful;      /* a slot is damaged, or both were: a newer vote than this may have been given */
 };
 
-/* ERROR_DAMAGED: the file has content but no slot is good (it may have voted: a person or a peer must decide). */
+/* Damage is no failure: see doubtful. A file without a good slot is kept as <path>.damaged, and a new one is made. The next save makes both slots good. */
 int vote_file_open(struct vote_file *file, struct env *env, const char *path, struct error *error);
 /* Durable on return. ERROR_IO is final for the node. */
 int vote_file_save(struct vote_file *file, uint64_t term, uint64_t voted_for, struct error *error);

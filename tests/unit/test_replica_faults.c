@@ -323,7 +323,7 @@ static void lose_entries(struct group_node *node, uint64_t count)
     struct ledger ledger;
     struct error error = {0};
 
-    ck_assert_msg(ledger_open(&ledger, &node->sim.env, group_dir(node), GROUP_SEGMENT, 1u << 20, false, &none, true, &recovery, &error) == 0, "%s", error.message);
+    ck_assert_msg(ledger_open(&ledger, &node->sim.env, group_dir(node), GROUP_SEGMENT, 1u << 20, false, &none, true, false, &recovery, &error) == 0, "%s", error.message);
     ck_assert_int_eq(ledger_truncate(&ledger, (uint64_t)ledger.last_index + 1 - count), 0);
     ledger_close(&ledger);
 }

@@ -1,0 +1,409 @@
+/* Damage in the middle of the log: holes, and how they are filled.
+ *
+ * A hole is filled from its front with entries that another member holds behind the same term at the hole's anchor, so by Raft's log matching they
+ * are the entries that stood here. Each is checked as one from a leader would be: place, chain, checksums. What stands behind the hole must then
+ * continue the chain; if it does not, it was damaged too, and becomes a hole of its own.
+ */
+#include "dledger/ledger_internal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/log_sink.h"
+
+void ledger_describe(const struct ledger *ledger, uint64_t position, char *out, size_t size)
+{
+    uint64_t offset = position % ledger->data.file_size;
+    snprintf(out, size, "%s/data/%020llu at offset %llu", ledger->dir, (unsigned long long)(position - offset), (unsigned long long)offset);
+}
+
+/* ---- the list ---- */
+
+const struct ledger_hole *ledger_hole_of(const struct ledger *ledger, uint64_t index)
+{
+    for (uint32_t i = 0; i < ledger->hole_count; i++) {
+        if (index >= ledger->holes[i].first && index <= ledger->holes[i].last)
+            return &ledger->holes[i];
+    }
+    return NULL;
+}
+
+bool ledger_is_damaged(const struct ledger *ledger, uint64_t position, uint64_t size)
+{
+    for (uint32_t i = 0; i < ledger->hole_count; i++) {
+        if (position < ledger->holes[i].end && position + size > ledger->holes[i].position)
+            return true;
+    }
+    return false;
+}
+
+void ledger_add_hole(struct ledger *ledger, uint64_t first, uint64_t last, uint64_t position, uint64_t end)
+{
+    struct ledger_hole *holes = ledger->holes;
+    uint32_t at = 0;
+    char where[PATH_MAX];
+
+    ledger_describe(ledger, position, where, sizeof where);
+    LOG_ERROR("%s: entries %llu to %llu are damaged; they are fetched from the other members", where, (unsigned long long)first,
+              (unsigned long long)last);
+    while (at < ledger->hole_count && holes[at].last + 1 < first)
+        at++;
+    if (at == ledger->hole_count && at == LEDGER_HOLES_MAX)
+        at--;
+    if (at < ledger->hole_count && (holes[at].first <= last + 1 || ledger->hole_count == LEDGER_HOLES_MAX)) {
+        struct ledger_hole *hole = &holes[at];
+        if (first < hole->first) {
+            hole->first = first;
+            hole->position = position;
+        }
+        if (last > hole->last) {
+            hole->last = last;
+            hole->end = end;
+        }
+        while (at + 1 < ledger->hole_count && holes[at + 1].first <= hole->last + 1) {
+            if (holes[at + 1].last > hole->last) {
+                hole->last = holes[at + 1].last;
+                hole->end = holes[at + 1].end;
+            }
+            memmove(hole + 1, hole + 2, (ledger->hole_count - at - 2) * sizeof *hole);
+            ledger->hole_count--;
+        }
+        hole->refused = 0;
+        return;
+    }
+    memmove(holes + at + 1, holes + at, (ledger->hole_count - at) * sizeof *holes);
+    holes[at] = (struct ledger_hole){first, last, position, end, 0};
+    ledger->hole_count++;
+}
+
+void ledger_cut_holes(struct ledger *ledger, uint64_t first_removed)
+{
+    while (ledger->hole_count > 0 && ledger->holes[ledger->hole_count - 1].first >= first_removed)
+        ledger->hole_count--;
+    if (ledger->hole_count > 0 && ledger->holes[ledger->hole_count - 1].last >= first_removed)
+        ledger->holes[ledger->hole_count - 1].last = first_removed - 1;
+}
+
+uint64_t ledger_hole_anchor(const struct ledger *ledger, const struct ledger_hole *hole, uint64_t *term)
+{
+    uint64_t anchor = (int64_t)hole->last < ledger->last_index ? hole->last + 1 : hole->last;
+    *term = (int64_t)anchor == ledger->last_index ? ledger->last_term : ledger_term_of(ledger, anchor);
+    return anchor;
+}
+
+/* ---- looking ---- */
+
+/* Entry `index` as its index unit tells, with a body that is whole; its header is not proved. */
+static bool sound_at(const struct ledger *ledger, uint64_t index, struct ledger_entry *entry)
+{
+    const uint8_t *bytes = ledger_entry(ledger, index, entry);
+    return bytes != NULL && entry->position + ledger_entry_size(entry) <= ledger->end_position &&
+           ledger_entry_body_ok(entry, bytes + LEDGER_ENTRY_HEADER_SIZE);
+}
+
+uint64_t ledger_verify(struct ledger *ledger, uint64_t index, uint64_t last, uint64_t max_bytes)
+{
+    uint64_t end = 0, read = 0;
+    uint32_t chain = 0;
+    bool chain_known;
+
+    if (last > (uint64_t)ledger->last_index)
+        last = (uint64_t)ledger->last_index;
+    if (ledger->last_index < 0 || index > last)
+        return index;
+    chain_known = index == 0 || ledger_end_of(ledger, index - 1, &end, &chain);
+    while (index <= last && read < max_bytes) {
+        const struct ledger_hole *hole = ledger_hole_of(ledger, index);
+        struct ledger_entry entry = {0};
+        const uint8_t *bytes;
+
+        if (hole != NULL) {
+            index = hole->last + 1;
+            end = hole->end;
+            chain_known = false;
+            continue;
+        }
+        bytes = ledger_entry(ledger, index, &entry);
+        if (bytes != NULL && entry.position == (chain_known ? ledger_place(ledger, end, ledger_entry_size(&entry)) : entry.position) &&
+            (!chain_known || ledger_entry_chain(bytes, chain) == entry.chain_crc) &&
+            ledger_entry_body_ok(&entry, bytes + LEDGER_ENTRY_HEADER_SIZE)) {
+            chain = entry.chain_crc;
+            chain_known = true;
+            end = entry.position + ledger_entry_size(&entry);
+            read += ledger_entry_size(&entry);
+            index++;
+            continue;
+        }
+        /* The chain breaks at the header that was changed, or behind it when that was the first one looked at; each is its own witness with its body
+         * alone, so the one before is written again as well when it was not proved. */
+        uint64_t first = index;
+        if (!chain_known)
+            end = bytes != NULL ? entry.position : end;
+        do
+            index++;
+        while ((int64_t)index <= ledger->last_index && !sound_at(ledger, index, &entry));
+        ledger_add_hole(ledger, first, index - 1, end, (int64_t)index <= ledger->last_index ? entry.position : ledger->end_position);
+        chain_known = false;
+    }
+    return index;
+}
+
+uint32_t ledger_checked_run(const struct ledger *ledger, uint64_t first_index, uint32_t max_count, size_t max_bytes, const uint8_t **run, size_t *size)
+{
+    uint32_t count = ledger_run(ledger, first_index, max_count, max_bytes, run, size);
+    uint32_t chain = 0, good = 0;
+    uint64_t end;
+    size_t at = 0;
+    bool chain_known = first_index == 0 || ledger_end_of(ledger, first_index - 1, &end, &chain);
+
+    for (; good < count; good++) {
+        struct ledger_entry entry;
+        if (*size - at < LEDGER_ENTRY_HEADER_SIZE || ledger_entry_decode(&entry, *run + at) != 0 || entry.index != first_index + good ||
+            ledger_entry_size(&entry) > *size - at || (chain_known && ledger_entry_chain(*run + at, chain) != entry.chain_crc) ||
+            !ledger_entry_body_ok(&entry, *run + at + LEDGER_ENTRY_HEADER_SIZE))
+            break;
+        chain = entry.chain_crc;
+        chain_known = true;
+        at += ledger_entry_size(&entry);
+    }
+    *size = at;
+    return good;
+}
+
+/* ---- writing ---- */
+
+/* The entries of a hole may be of terms that the table does not have: it was made from headers. */
+static int set_term(struct ledger *ledger, uint64_t index, uint64_t term)
+{
+    size_t at = 0;
+    while (at < ledger->term_count && ledger->terms[at].first_index <= index)
+        at++;
+    if (at == 0 || ledger->terms[at - 1].term != term) {
+        if (at < ledger->term_count && ledger->terms[at].term == term) {
+            ledger->terms[at].first_index = index;
+        } else if (at < ledger->term_count) {
+            struct ledger_term last = ledger->terms[ledger->term_count - 1];
+            /* Makes room: the last row twice, until it is moved. */
+            if (ledger_terms_add(ledger, last.term + 1, last.first_index) != 0)
+                return ERROR_NO_MEMORY;
+            memmove(ledger->terms + at + 1, ledger->terms + at, (ledger->term_count - 1 - at) * sizeof *ledger->terms);
+            ledger->terms[at] = (struct ledger_term){term, index};
+        } else {
+            return ledger_terms_add(ledger, term, index);
+        }
+    }
+    return 0;
+}
+
+/* From the end of the segment's last entry: what an append would have left there. */
+static int write_filler(struct ledger *ledger, uint64_t position)
+{
+    struct mapped_file *file = mapped_file_queue_find(&ledger->data, position);
+    uint64_t offset = position - file->start;
+    uint64_t left = ledger->data.file_size - offset;
+    uint8_t blank[LEDGER_BLANK_SIZE];
+    int rv;
+
+    ledger_blank_encode(blank, (uint32_t)left);
+    rv = env_write(ledger->env, file->file, blank, sizeof blank, offset);
+    for (uint64_t at = offset + LEDGER_BLANK_SIZE; rv == 0 && at < ledger->data.file_size;) {
+        uint64_t piece = ledger->data.file_size - at < LEDGER_ZEROS_SIZE ? ledger->data.file_size - at : LEDGER_ZEROS_SIZE;
+        rv = env_write(ledger->env, file->file, ledger_zeros, (size_t)piece, at);
+        at += piece;
+    }
+    if (rv == 0)
+        rv = env_sync(ledger->env, file->file);
+    return rv == 0 ? 0 : ledger_fail(ledger, rv, "repair of", file, position);
+}
+
+static int write_entry(struct ledger *ledger, const struct ledger_entry *entry, const uint8_t *bytes)
+{
+    struct mapped_file *file = mapped_file_queue_find(&ledger->data, entry->position);
+    uint8_t *unit = ledger_index_unit(ledger, entry->index);
+    int rv;
+
+    if (file == NULL)
+        return ledger_fail(ledger, -ENOENT, "repair of", NULL, 0);
+    rv = env_write(ledger->env, file->file, bytes, ledger_entry_size(entry), entry->position - file->start);
+    if (rv != 0)
+        return ledger_fail(ledger, rv, "repair of", file, entry->position);
+    /* Older units are checked against the entry when read, and their blocks may be missing. */
+    if (unit != NULL && (int64_t)entry->index >= ledger->index_verified_from)
+        ledger_index_unit_encode(unit, entry);
+    return set_term(ledger, entry->index, entry->term);
+}
+
+void ledger_distrust_anchor(struct ledger *ledger, uint64_t first)
+{
+    struct ledger_hole *hole = (struct ledger_hole *)(uintptr_t)ledger_hole_of(ledger, first);
+    struct ledger_entry entry = {0};
+    uint64_t index;
+
+    if (hole == NULL || (int64_t)hole->last >= ledger->last_index)
+        return;
+    for (index = hole->last + 2; (int64_t)index <= ledger->last_index && !sound_at(ledger, index, &entry); index++)
+        ;
+    ledger_add_hole(ledger, hole->first, index - 1, hole->position, (int64_t)index <= ledger->last_index ? entry.position : ledger->end_position);
+}
+
+int ledger_repair(struct ledger *ledger, uint64_t first, const uint8_t *run, size_t size, uint32_t count, struct error *error)
+{
+    const struct ledger_hole *hole = ledger_hole_of(ledger, first);
+    uint64_t end = 0, anchor_term;
+    uint32_t chain = 0;
+    struct mapped_file *dirty = NULL;
+    size_t at = 0;
+    int rv;
+
+    if (ledger->failed)
+        return error_set(error, ERROR_IO, "%s", ledger->failure.message);
+    if (hole == NULL || hole->first != first || count == 0)
+        return error_set(error, ERROR_MALFORMED, "entry %llu is not the first of a hole", (unsigned long long)first);
+    uint64_t anchor = ledger_hole_anchor(ledger, hole, &anchor_term);
+    if (first + count - 1 > anchor)
+        return error_set(error, ERROR_MALFORMED, "entries behind %llu were not asked for", (unsigned long long)anchor);
+    if (first > 0 && !ledger_end_of(ledger, first - 1, &end, &chain))
+        return error_set(error, ERROR_DAMAGED, "the entry before %llu is damaged too", (unsigned long long)first);
+    rv = ledger_check_run(ledger, run, size, count, first, first > 0 ? ledger_term_of(ledger, first - 1) : 0, end, chain, anchor_term, error);
+    if (rv != 0) {
+        /* The one before it may be what breaks the chain: its header was never compared with the one before that. */
+        if (rv == ERROR_DAMAGED && first > 0)
+            ledger_verify(ledger, first - 1, first - 1, 1);
+        return rv;
+    }
+    for (uint32_t n = 0; n < count; n++) {
+        struct ledger_entry entry;
+        rv = ledger_entry_decode(&entry, run + at);
+        assert(rv == 0);
+        at += ledger_entry_size(&entry);
+        if (entry.index <= hole->last ? entry.position + ledger_entry_size(&entry) > hole->end : entry.position != hole->end) {
+            /* What stands behind the hole is none of the log's entries, whatever it looks like. */
+            bool last = (int64_t)hole->last >= ledger->last_index;
+            ledger_distrust_anchor(ledger, first);
+            return error_set(error, last ? ERROR_DAMAGED : ERROR_BUSY, "entry %llu of another member does not end where it should",
+                             (unsigned long long)entry.index);
+        }
+    }
+    at = 0;
+    for (uint32_t n = 0; n < count && rv == 0; n++) {
+        struct ledger_entry entry;
+        rv = ledger_entry_decode(&entry, run + at);
+        assert(rv == 0);
+        if (entry.position != end)
+            rv = write_filler(ledger, end);
+        struct mapped_file *file = mapped_file_queue_find(&ledger->data, entry.position);
+        if (rv == 0 && dirty != NULL && file != dirty && env_sync(ledger->env, dirty->file) != 0)
+            rv = ledger_fail(ledger, -EIO, "sync of", dirty, dirty->start);
+        if (rv == 0)
+            rv = write_entry(ledger, &entry, run + at);
+        dirty = file;
+        end = entry.position + ledger_entry_size(&entry);
+        at += ledger_entry_size(&entry);
+    }
+    if (rv == 0 && dirty != NULL) {
+        int sync_rv = env_sync(ledger->env, dirty->file);
+        if (sync_rv != 0)
+            rv = ledger_fail(ledger, sync_rv, "sync of", dirty, dirty->start);
+    }
+    if (rv != 0)
+        return error_set(error, rv, "%s", rv == ERROR_IO ? ledger->failure.message : error_text(rv));
+
+    struct ledger_hole *mutable = &ledger->holes[hole - ledger->holes];
+    uint64_t next = first + count;
+    if (next <= mutable->last) {
+        mutable->first = next;
+        mutable->position = end;
+        mutable->refused = 0;
+        return 0;
+    }
+    uint64_t behind = mutable->last + 1;
+    uint64_t hole_end = mutable->end;
+    /* A run does not reach into the next segment: what leads there has to be written too. */
+    if (next == behind && end != hole_end && (int64_t)behind <= ledger->last_index) {
+        if (hole_end % ledger->data.file_size != 0 || hole_end - end >= ledger->data.file_size) {
+            ledger_distrust_anchor(ledger, mutable->first);
+            return error_set(error, ERROR_BUSY, "entry %llu is not where it belongs", (unsigned long long)behind);
+        }
+        rv = write_filler(ledger, end);
+        if (rv != 0)
+            return error_set(error, rv, "%s", ledger->failure.message);
+    }
+    uint32_t place = (uint32_t)(hole - ledger->holes);
+    memmove(mutable, mutable + 1, (ledger->hole_count - place - 1) * sizeof *mutable);
+    ledger->hole_count--;
+    /* Does what stands behind continue the chain? */
+    if ((int64_t)behind <= ledger->last_index)
+        ledger_verify(ledger, behind, behind + 1, UINT64_MAX);
+    return 0;
+}
+
+/* ---- whole files ---- */
+
+#define SIZE_STEP (1u << 20) /* segment sizes that people set are multiples of it */
+
+struct segment_names {
+    uint64_t start_min, start_max;
+    uint64_t count;
+};
+
+static int each_segment(void *argument, const char *name, bool is_dir)
+{
+    struct segment_names *names = argument;
+    uint64_t start = 0;
+    if (is_dir || strlen(name) != 20 || strspn(name, "0123456789") != 20)
+        return 0;
+    start = strtoull(name, NULL, 10);
+    if (names->count == 0 || start < names->start_min)
+        names->start_min = start;
+    if (names->count == 0 || start > names->start_max)
+        names->start_max = start;
+    names->count++;
+    return 0;
+}
+
+int ledger_complete_files(struct ledger *ledger, uint64_t segment_size, const struct checkpoint *checkpoint, struct error *error)
+{
+    struct env *env = ledger->env;
+    struct segment_names names = {0};
+    char path[PATH_MAX];
+    bool made = false;
+
+    snprintf(path, sizeof path, "%s/data", ledger->dir);
+    int rv = env->ops->list(env, path, each_segment, &names);
+    if (rv == -ENOENT || (rv == 0 && names.count == 0))
+        return 0;
+    if (rv == 0 && checkpoint->present && checkpoint->committed_index >= 0 && checkpoint->begin_position < names.start_min &&
+        checkpoint->begin_position % segment_size == 0)
+        names.start_min = checkpoint->begin_position;
+    if (names.start_min % segment_size != 0 || (names.start_max - names.start_min) % segment_size != 0)
+        return 0; /* another segment size: opening says so */
+    for (uint64_t start = names.start_min; rv == 0 && start <= names.start_max; start += segment_size) {
+        struct env_file *file;
+        uint64_t size = 0;
+        snprintf(path, sizeof path, "%s/data/%020llu", ledger->dir, (unsigned long long)start);
+        rv = env_open(env, path, ENV_WRITE | ENV_CREATE, &file);
+        if (rv != 0)
+            break;
+        rv = env->ops->size(env, file, &size);
+        /* The only file, of a size that a setting may have had: that the setting was changed is more likely. */
+        if (rv == 0 && size < segment_size && (names.count > 1 || size == 0 || size % SIZE_STEP != 0)) {
+            LOG_ERROR("%s has %llu of %llu bytes: what is missing is fetched from the other members", path, (unsigned long long)size,
+                      (unsigned long long)segment_size);
+            rv = env->ops->truncate(env, file, segment_size);
+            if (rv == 0)
+                rv = env->ops->allocate(env, file, size, segment_size - size);
+            made = true;
+        }
+        env_close(env, file);
+    }
+    snprintf(path, sizeof path, "%s/data", ledger->dir);
+    if (rv == 0 && made)
+        rv = env->ops->sync_dir(env, path);
+    if (rv != 0)
+        return error_set(error, rv == -ENOSPC || rv == -EDQUOT ? ERROR_NO_SPACE : ERROR_IO, "segments in %s: %s", path, strerror(-rv));
+    return 0;
+}

@@ -1,0 +1,253 @@
+/* Damage on the disks of members: found at a start, mended from the others, never served, never voted on. */
+#include <check.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "dledger/replica_internal.h"
+#include "tests/lib/replica_group.h"
+#include "tests/lib/run_suite.h"
+
+#define MESSAGES 60
+
+static char segment[128];
+
+static const char *segment_of(const struct group_node *node)
+{
+    snprintf(segment, sizeof segment, "%s/data/%020d", group_dir(node), 0);
+    return segment;
+}
+
+/* MESSAGES acknowledged, everybody has everything; then all are killed. */
+static void fill_and_kill(bool with_checkpoint, bool with_snapshot)
+{
+    group_all_up();
+    group_wait_leader(2000);
+    for (int i = 0; i < MESSAGES; i++)
+        group_must_send(group_leader(), i);
+    group_steps(with_checkpoint ? 1500 : 100);
+    for (int i = 1; i <= GROUP_NODES && with_snapshot; i++)
+        replica_start_save(&group.nodes[i].replica, true);
+    group_steps(10);
+    for (int i = 1; i <= GROUP_NODES; i++)
+        group_kill(&group.nodes[i]);
+}
+
+static uint64_t log_size(struct group_node *node)
+{
+    uint64_t size;
+    const uint8_t *bytes = sim_env_bytes(&node->sim, segment_of(node), &size);
+    while (size > 0 && bytes[size - 1] == 0)
+        size--;
+    return size;
+}
+
+static void expect_whole(void)
+{
+    for (int i = 0; i < 5000; i++) {
+        bool whole = group_leader() != NULL;
+        for (int n = 1; n <= GROUP_NODES; n++) {
+            const struct replica *replica = &group.nodes[n].replica;
+            whole = whole && replica->phase == REPLICA_RUNNING && replica->ledger.hole_count == 0 &&
+                    replica->ledger.last_index == group_leader()->replica.ledger.last_index && replica->applied == group_leader()->replica.applied;
+        }
+        if (whole)
+            break;
+        group_step();
+    }
+    ck_assert_ptr_nonnull(group_leader());
+    group_must_send(group_leader(), MESSAGES);
+    group_steps(100);
+    for (int n = 1; n <= GROUP_NODES; n++) {
+        struct group_node *node = &group.nodes[n];
+        ck_assert_int_eq(node->replica.phase, REPLICA_RUNNING);
+        ck_assert_uint_eq(node->replica.ledger.hole_count, 0);
+        ck_assert_uint_eq(node->replica.ledger.last_chain, group.nodes[1].replica.ledger.last_chain);
+        ck_assert_int_eq(group_messages(node), MESSAGES + 1);
+        uint64_t last = (uint64_t)node->replica.ledger.last_index;
+        ck_assert_uint_eq(ledger_verify(&node->replica.ledger, 0, last, UINT64_MAX), last + 1);
+        ck_assert_uint_eq(node->replica.ledger.hole_count, 0);
+        uint64_t size, other_size;
+        const uint8_t *bytes = sim_env_bytes(&node->sim, segment_of(node), &size);
+        const uint8_t *other = sim_env_bytes(&group.nodes[1].sim, segment_of(&group.nodes[1]), &other_size);
+        ck_assert_uint_eq(size, other_size);
+        ck_assert_int_eq(memcmp(bytes, other, size), 0);
+    }
+}
+
+/* One bit anywhere in the log of one member. */
+START_TEST(test_a_flip)
+{
+    fill_and_kill(_i % 2 == 1, _i % 4 == 3);
+    struct group_node *node = &group.nodes[1 + _i % 3];
+    uint64_t size = log_size(node);
+    sim_env_corrupt(&node->sim, segment_of(node), (uint64_t)_i * 7919 % size, (uint8_t)(1u << _i % 8));
+    group_all_up();
+    expect_whole();
+}
+END_TEST
+
+/* Stretches of zeros at another place on each member: nobody has a whole log, all together have. */
+START_TEST(test_disjoint_on_all)
+{
+    fill_and_kill(_i % 2 == 1, _i % 4 == 3);
+    for (int n = 0; n < GROUP_NODES; n++) {
+        struct group_node *node = &group.nodes[1 + (n + _i) % GROUP_NODES];
+        uint64_t size, third = log_size(node) / 3;
+        uint8_t *bytes = sim_env_bytes(&node->sim, segment_of(node), &size);
+        uint64_t at = (uint64_t)n * third + 300 + (uint64_t)_i * 37 % 500;
+        for (uint64_t i = at; i < at + 700; i++)
+            sim_env_corrupt(&node->sim, segment_of(node), i, bytes[i]);
+    }
+    group_all_up();
+    ck_assert_int_eq(group.nodes[1].replica.phase, REPLICA_MUTE);
+    expect_whole();
+}
+END_TEST
+
+/* A segment is gone, or cut short, on one member. */
+START_TEST(test_missing_segment)
+{
+    fill_and_kill(true, false);
+    struct group_node *node = &group.nodes[2];
+    if (_i == 0)
+        sim_env_remove(&node->sim, segment_of(node));
+    else {
+        struct env_file *file;
+        ck_assert_int_eq(env_open(&node->sim.env, segment_of(node), ENV_WRITE, &file), 0);
+        ck_assert_int_eq(node->sim.env.ops->truncate(&node->sim.env, file, _i == 1 ? 0 : log_size(node) / 2 + 13), 0);
+        env_close(&node->sim.env, file);
+    }
+    group_all_up();
+    expect_whole();
+}
+END_TEST
+
+/* While the only member that has an entry is away nobody makes one up; the member with the damage takes no part. */
+START_TEST(test_waits_for_who_has_it)
+{
+    fill_and_kill(true, false);
+    for (int n = 2; n <= 3; n++) {
+        struct group_node *node = &group.nodes[n];
+        sim_env_corrupt(&node->sim, segment_of(node), log_size(node) / 2, 1);
+    }
+    group_up(&group.nodes[2]);
+    group_up(&group.nodes[3]);
+    for (int i = 0; i < 3000; i++) {
+        group_step();
+        ck_assert_ptr_null(group_leader());
+    }
+    group_up(&group.nodes[1]);
+    expect_whole();
+}
+END_TEST
+
+/* The same entry is damaged everywhere. It was applied, so the group goes on; whoever reads it learns that it cannot be read. */
+START_TEST(test_damaged_on_all)
+{
+    fill_and_kill(true, true);
+    uint64_t at = log_size(&group.nodes[1]) / 2;
+    for (int n = 1; n <= 3; n++)
+        sim_env_corrupt(&group.nodes[n].sim, segment_of(&group.nodes[n]), at, 1);
+    group_all_up();
+    struct group_node *leader = group_wait_leader(8000);
+    group_must_send(leader, MESSAGES);
+    group_steps(100);
+    for (int n = 1; n <= 3; n++) {
+        struct replica *replica = &group.nodes[n].replica;
+        uint8_t byte;
+        ck_assert_uint_eq(replica->ledger.hole_count, 1);
+        ck_assert_uint_eq(replica->ledger.holes[0].first, replica->ledger.holes[0].last);
+        ck_assert_ptr_null(group.nodes[n].view.at(replica, (int64_t)at, 1));
+        ck_assert_int_eq(group.nodes[n].view.read(replica, (int64_t)at, &byte, 1), -EIO);
+        ck_assert_ptr_nonnull(group.nodes[n].view.at(replica, (int64_t)replica->ledger.holes[0].end, 48));
+        ck_assert_int_eq(group_messages(&group.nodes[n]), MESSAGES + 1);
+    }
+}
+END_TEST
+
+/* A damaged or missing vote file, on so many members: mute until caught up, or until everybody has been heard. Nobody sends anything. */
+START_TEST(test_vote_files)
+{
+    fill_and_kill(true, false);
+    for (int n = 1; n <= 1 + _i % 3; n++) {
+        struct group_node *node = &group.nodes[n];
+        char path[64];
+        snprintf(path, sizeof path, "%s/vote", group_dir(node));
+        if (_i / 3 == 0) {
+            sim_env_remove(&node->sim, path);
+        } else {
+            sim_env_corrupt(&node->sim, path, (uint64_t)(_i % 36), 4);
+            if (_i / 3 == 2)
+                sim_env_corrupt(&node->sim, path, 4096 + (uint64_t)(_i % 36), 4);
+        }
+    }
+    group_all_up();
+    if (_i % 3 == 0) /* else it may have heard all others at once */
+        ck_assert_int_eq(group.nodes[1].replica.phase, REPLICA_MUTE);
+    expect_whole();
+}
+END_TEST
+
+/* Both checkpoints, both snapshots: made again from the log. */
+START_TEST(test_hints)
+{
+    static const char *const names[] = {"checkpoint", "metadata.0", "metadata.1"};
+    fill_and_kill(true, false);
+    for (int n = 1; n <= 3; n++) {
+        struct group_node *node = &group.nodes[n];
+        for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+            char path[64];
+            uint64_t size;
+            snprintf(path, sizeof path, "%s/%s", group_dir(node), names[i]);
+            if (!sim_env_exists(&node->sim, path))
+                continue;
+            sim_env_bytes(&node->sim, path, &size);
+            for (uint64_t at = (uint64_t)_i; at < size; at += 64)
+                sim_env_corrupt(&node->sim, path, at, 2);
+        }
+    }
+    group_all_up();
+    expect_whole();
+}
+END_TEST
+
+/* ... and when it must be applied again at a start nobody pretends that it was not there. */
+START_TEST(test_damaged_on_all_and_needed)
+{
+    fill_and_kill(true, false);
+    uint64_t at = log_size(&group.nodes[1]) / 2;
+    for (int n = 1; n <= 3; n++)
+        sim_env_corrupt(&group.nodes[n].sim, segment_of(&group.nodes[n]), at, 1);
+    group_all_up();
+    for (int i = 0; i < 3000; i++) {
+        group_step();
+        ck_assert_ptr_null(group_leader());
+    }
+    for (int n = 1; n <= 3; n++) {
+        ck_assert_ptr_nonnull(strstr(replica_why_not(&group.nodes[n].replica), "damaged"));
+        sim_env_corrupt(&group.nodes[n].sim, segment_of(&group.nodes[n]), at, n == 2 ? 1 : 0);
+    }
+    group_kill(&group.nodes[2]);
+    group_up(&group.nodes[2]);
+    expect_whole();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("replica_repair");
+    TCase *tcase = tcase_create("replica_repair");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_checked_fixture(tcase, group_set_up, group_tear_down);
+    tcase_add_loop_test(tcase, test_a_flip, 0, 60);
+    tcase_add_loop_test(tcase, test_disjoint_on_all, 0, 12);
+    tcase_add_loop_test(tcase, test_missing_segment, 0, 3);
+    tcase_add_test(tcase, test_waits_for_who_has_it);
+    tcase_add_test(tcase, test_damaged_on_all);
+    tcase_add_test(tcase, test_damaged_on_all_and_needed);
+    tcase_add_loop_test(tcase, test_vote_files, 0, 9);
+    tcase_add_loop_test(tcase, test_hints, 0, 4);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}
