@@ -33,6 +33,7 @@
 #include "broker/transaction.h"
 #include "proto/hash.h"
 #include "proto/topic_validator.h"
+#include "store/format_version.h"
 
 /* ---- dledger's callbacks ---- */
 
@@ -193,7 +194,9 @@ int broker_take_directory(struct broker *broker, struct error *error)
         rv = env_write(env, broker->lock_file, "lock", 4, 0);
     if (rv == 0)
         rv = env_sync(env, broker->lock_file);
-    return rv == 0 ? 0 : error_set(error, ERROR_IO, "%s: %s", path, strerror(-rv));
+    if (rv != 0)
+        return error_set(error, ERROR_IO, "%s: %s", path, strerror(-rv));
+    return format_version_check(env, root, error);
 }
 
 /* Exists while the broker runs; left behind by a kill. Says so to people, recovery looks at the log itself. */

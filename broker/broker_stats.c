@@ -456,6 +456,9 @@ static void put_raft(const struct broker_stats *stats, const struct broker_stats
         const char *role = leads ? "LEADER" : member->self ? dledger_role_name(state->role) : member->connected ? "FOLLOWER" : "UNKNOWN";
         const char *broker_address = member->self ? broker->address : member->broker_address;
         snprintf(key, sizeof key, "raftMember_%s", member->id);
+        char version_key[40];
+        snprintf(version_key, sizeof version_key, "raftPeerVersion_%s", member->id);
+        put(sink, version_key, "%u", member->peer_version);
         put(sink, key, "%s,%s,%lld,%lld,%s,%s", member->address, role, (long long)match, (long long)lag,
             member->self || member->connected ? "true" : "false", broker_address);
     }

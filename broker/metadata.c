@@ -249,6 +249,23 @@ static void apply_delay(struct metadata *metadata, int32_t level, int64_t next_o
     metadata->delay_changes++;
 }
 
+/* Does it say something that this program does not know? Applying the rest of it would make this node's tables others than those of its peers. */
+static bool of_later_version(const Ledgermq__MetadataRecord *record)
+{
+    unsigned unknown = record->base.n_unknown_fields;
+    for (size_t i = 0; i < record->n_put_topics; i++)
+        unknown += record->put_topics[i]->base.n_unknown_fields;
+    for (size_t i = 0; i < record->n_put_groups; i++)
+        unknown += record->put_groups[i]->base.n_unknown_fields;
+    for (size_t i = 0; i < record->n_offsets; i++)
+        unknown += record->offsets[i]->base.n_unknown_fields;
+    for (size_t i = 0; i < record->n_locks; i++)
+        unknown += record->locks[i]->base.n_unknown_fields;
+    for (size_t i = 0; i < record->n_delay; i++)
+        unknown += record->delay[i]->base.n_unknown_fields;
+    return unknown > 0;
+}
+
 void metadata_apply(struct broker *broker, uint64_t index, struct slice bytes, bool replay)
 {
     Ledgermq__MetadataRecord *record = ledgermq__metadata_record__unpack(NULL, bytes.size, bytes.data);
@@ -256,7 +273,13 @@ void metadata_apply(struct broker *broker, uint64_t index, struct slice bytes, b
         LOG_ERROR("metadata: record at index %llu cannot be read, left out", (unsigned long long)index);
         return;
     }
-    if (replay) {
+    if (of_later_version(record)) {
+        struct error error;
+        error_set(&error, ERROR_VERSION, "the metadata record at index %llu holds fields that this program does not know: start the version that wrote it, "
+                  "or a newer one",
+                  (unsigned long long)index);
+        dledger_commit_log_give_up(broker->log, &error);
+    } else if (replay) {
         for (size_t i = 0; i < record->n_delete_topics; i++)
             delete_queues(broker, slice_of_text(record->delete_topics[i]));
     } else {

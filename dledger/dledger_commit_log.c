@@ -8,7 +8,7 @@
 #include "dledger/dledger_rpc_service.h"
 #include "dledger/flush.h"
 #include "dledger/peer.h"
-#include "dledger/replica.h"
+#include "dledger/replica_internal.h"
 #include "proto/remoting_command.h"
 #include "store/log_sink.h"
 
@@ -574,6 +574,11 @@ int dledger_commit_log_append_copy(struct dledger_commit_log *log, enum ledger_e
     memcpy(room, body.data, body.size);
     dledger_commit_log_append(log, kind, request);
     return 0;
+}
+
+void dledger_commit_log_give_up(struct dledger_commit_log *log, const struct error *error)
+{
+    replica_fail(&log->replica, error);
 }
 
 size_t dledger_commit_log_gathered(const struct dledger_commit_log *log)

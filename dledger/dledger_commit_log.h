@@ -81,6 +81,7 @@ struct dledger_member {
     bool self;
     bool connected;
     uint64_t match_index; /* leader only: DLedger index known to be on that member, UINT64_MAX = none/unknown */
+    uint32_t peer_version;    /* of the protocol that we speak with it, or that this program speaks at most (self); 0 = not connected since the start */
     char broker_address[128]; /* host:port of its listener, from the hello; empty while unknown */
 };
 
@@ -130,6 +131,8 @@ void dledger_commit_log_append(struct dledger_commit_log *log, enum ledger_entry
 int dledger_commit_log_append_copy(struct dledger_commit_log *log, enum ledger_entry_kind kind, struct slice body,
                                    struct append_entry_request *request);
 
+/* What was applied cannot be understood: this node takes no part any more, as after a failed write. */
+void dledger_commit_log_give_up(struct dledger_commit_log *log, const struct error *error);
 /* Bytes of entries that were taken and are not submitted yet: in memory alone. */
 size_t dledger_commit_log_gathered(const struct dledger_commit_log *log);
 /* Leads and accepts appends. Cheap. */

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "store/format_version.h"
 #include "store/log_sink.h"
 
 /* How far behind a stop, and behind each valid entry found there, a further one is looked for: several times the largest entry, and not all that may
@@ -34,6 +35,7 @@ struct walk {
     uint64_t stop;    /* where the next one should stand */
     uint64_t look_from; /* first place where another entry may begin */
     const char *why;  /* it stopped */
+    uint32_t later;   /* there is an entry of this later version at the stop; 0 = none */
     bool nothing;     /* there is nothing at the stop: zeros, or no segment */
     uint64_t count;
     int64_t claim;
@@ -53,6 +55,22 @@ static int damaged(const struct ledger *ledger, uint64_t position, struct error 
     return error_set(error, ERROR_DAMAGED,
                      "%s/data/%020llu at offset %llu: %s. Nothing was changed: move %s away and let the node refill from its peers",
                      ledger->dir, (unsigned long long)(position - offset), (unsigned long long)offset, why, ledger->dir);
+}
+
+/* An entry whose header is in its place and in the chain, and yet none of ours: a later version wrote it. It is neither torn nor damaged, and must not be
+ * cut. 0: no such entry. */
+static uint32_t later_entry(const struct walk *walk, const uint8_t *header)
+{
+    uint8_t copy[LEDGER_ENTRY_HEADER_SIZE];
+    struct ledger_entry entry;
+    memcpy(copy, header, sizeof copy);
+    store_u32(copy, LEDGER_ENTRY_MAGIC);
+    copy[35] = LEDGER_ENTRY_MESSAGE; /* the kind: lowest byte of channel */
+    bool later = load_u32(header) > LEDGER_ENTRY_MAGIC || header[35] >= LEDGER_ENTRY_KINDS;
+    if (!later || !walk->chain_known || ledger_entry_decode(&entry, copy) != 0 || (int64_t)entry.index != walk->index + 1 ||
+        entry.position != walk->stop || ledger_entry_chain(header, walk->chain) != entry.chain_crc)
+        return 0;
+    return load_u32(header) > LEDGER_ENTRY_MAGIC ? load_u32(header) : LEDGER_ENTRY_MAGIC + 1;
 }
 
 static void note_claim(int64_t *claim, const struct ledger_entry *entry)
@@ -95,6 +113,7 @@ static bool walk_entry(const struct ledger *ledger, struct walk *walk, struct le
     if (left < LEDGER_ENTRY_HEADER_SIZE + LEDGER_BLANK_SIZE || ledger_entry_decode(entry, bytes) != 0) {
         size_t look = left < LEDGER_ENTRY_HEADER_SIZE ? (size_t)left : LEDGER_ENTRY_HEADER_SIZE;
         if (memcmp(bytes, ledger_zeros, look) != 0) {
+            walk->later = look == LEDGER_ENTRY_HEADER_SIZE ? later_entry(walk, bytes) : 0;
             walk->why = "a header is not valid";
             walk->nothing = false;
             walk->look_from++;
@@ -567,6 +586,13 @@ static int recover(struct ledger *ledger, const struct checkpoint *checkpoint, b
     recovery->entries_checked = walk.count;
 
     /* The decision. Nothing has been changed so far. */
+    if (walk.later != 0) {
+        char what[600];
+        uint64_t offset = walk.stop % ledger->data.file_size;
+        snprintf(what, sizeof what, "%s/data/%020llu: the entry at offset %llu", ledger->dir, (unsigned long long)(walk.stop - offset),
+                 (unsigned long long)offset);
+        return format_version_unknown(error, what, walk.later, LEDGER_ENTRY_MAGIC);
+    }
     uint64_t found_at = 0;
     if (walk.claim > recovery->claim_index)
         recovery->claim_index = walk.claim;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "proto/ledger_entry.h"
+#include "store/format_version.h"
 
 #define MAGIC 0x4C4D5153u /* "LMQS" */
 #define HEADER_SIZE 28u
@@ -35,8 +36,8 @@ int metadata_snapshot_end(struct buffer *file)
     return 0;
 }
 
-/* Index of a good file, -1 when it is missing or bad. The body is appended to `body` when it is not NULL. */
-static int load_file(struct env *env, const char *path, int64_t *index, struct buffer *body)
+/* Index of a good file, -1 when it is missing, bad or of another version, which *version tells (0: missing or bad). The body is appended to `body` when it is not NULL. */
+static int load_file(struct env *env, const char *path, int64_t *index, uint32_t *version, struct buffer *body)
 {
     struct env_file *handle;
     uint8_t header[HEADER_SIZE];
@@ -45,6 +46,7 @@ static int load_file(struct env *env, const char *path, int64_t *index, struct b
     int rv = env_open(env, path, ENV_READ, &handle);
 
     *index = -1;
+    *version = 0;
     if (rv == -ENOENT)
         return 0;
     if (rv != 0)
@@ -53,12 +55,15 @@ static int load_file(struct env *env, const char *path, int64_t *index, struct b
     rv = env->ops->size(env, handle, &size);
     if (rv == 0 && size >= HEADER_SIZE && size <= HEADER_SIZE + (uint64_t)BODY_MAX &&
         env_read(env, handle, header, sizeof header, 0) == (ssize_t)sizeof header && load_u32(header) == MAGIC &&
-        load_u32(header + 4) == METADATA_SNAPSHOT_VERSION && load_u64(header + 16) <= size - HEADER_SIZE) {
+        load_u64(header + 16) <= size - HEADER_SIZE) {
         size = HEADER_SIZE + load_u64(header + 16);
         if (buffer_reserve(&content, size) == NULL)
             rv = -ENOMEM;
         else if (env_read(env, handle, content.data, size, 0) == (ssize_t)size &&
                  file_crc(content.data, size - HEADER_SIZE) == load_u32(header + 24)) {
+            *version = load_u32(header + 4);
+        }
+        if (rv == 0 && *version == METADATA_SNAPSHOT_VERSION) {
             *index = (int64_t)load_u64(header + 8);
             if (body != NULL) {
                 buffer_append(body, content.data + HEADER_SIZE, size - HEADER_SIZE);
@@ -74,9 +79,10 @@ static int load_file(struct env *env, const char *path, int64_t *index, struct b
 void metadata_snapshot_path(struct env *env, const char *dir, int64_t current_index, char *out, size_t size)
 {
     int64_t index;
+    uint32_t version;
 
     snprintf(out, size, "%s/%s", dir, names[0]);
-    if (current_index >= 0 && load_file(env, out, &index, NULL) == 0 && index == current_index)
+    if (current_index >= 0 && load_file(env, out, &index, &version, NULL) == 0 && index == current_index)
         snprintf(out, size, "%s/%s", dir, names[1]);
 }
 
@@ -104,8 +110,9 @@ int metadata_snapshot_forget(struct env *env, const char *dir, int64_t index_max
     for (int i = 0; i < 2 && rv == 0; i++) {
         char path[512];
         int64_t index;
+        uint32_t version;
         snprintf(path, sizeof path, "%s/%s", dir, names[i]);
-        rv = load_file(env, path, &index, NULL);
+        rv = load_file(env, path, &index, &version, NULL);
         if (rv == 0 && index > index_max) {
             rv = env->ops->unlink(env, path);
             removed = true;
@@ -120,20 +127,23 @@ int metadata_snapshot_load(struct env *env, const char *dir, int64_t index_max, 
 {
     char path[2][512];
     int64_t found[2];
+    uint32_t version;
     int best = -1;
 
     *index = -1;
     for (int i = 0; i < 2; i++) {
         snprintf(path[i], sizeof path[i], "%s/%s", dir, names[i]);
-        int rv = load_file(env, path[i], &found[i], NULL);
+        int rv = load_file(env, path[i], &found[i], &version, NULL);
         if (rv != 0)
             return error_set(error, ERROR_IO, "%s: %s", path[i], strerror(-rv));
+        if (version > METADATA_SNAPSHOT_VERSION)
+            return format_version_unknown(error, path[i], version, METADATA_SNAPSHOT_VERSION);
         if (found[i] >= 0 && found[i] <= index_max && (best < 0 || found[i] > found[best]))
             best = i;
     }
     if (best < 0)
         return 0;
-    if (load_file(env, path[best], index, body) != 0)
+    if (load_file(env, path[best], index, &version, body) != 0)
         return error_set(error, ERROR_IO, "%s cannot be read again", path[best]);
     return 0;
 }

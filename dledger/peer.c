@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include "dledger/peer_address.h"
+#include "dledger/peer_version.h"
 #include "proto/remoting_command.h"
 #include "store/log_sink.h"
 
@@ -35,6 +36,7 @@ struct peer_connection {
     bool closing;
     bool resolving;
     bool greeted;
+    uint8_t version;   /* that both ends speak, once greeted */
     enum connection_mode mode;
     uint64_t born_ms;
     uint64_t used_ms;  /* DLedger's requests: when the last one came */
@@ -234,6 +236,7 @@ bool peer_network_send(struct peer_network *network, uint64_t to, const struct p
         return false;
     }
     copy.body_size = (uint32_t)body_size;
+    copy.version = link->connection->version;
     peer_message_encode(&copy, header);
     connection_send(link->connection, header, body, body_size);
     return true;
@@ -330,6 +333,7 @@ static void receive_hello(struct peer_connection *connection, const uint8_t *bod
             network->strangers--;
         connection->member = hello.from;
         connection->greeted = true;
+        connection->version = (uint8_t)peer_version_common(hello.newest);
         if (link->connection != NULL && link->connection != connection) {
             struct peer_connection *old = link->connection;
             old->greeted = false; /* replaced, not lost */
@@ -460,7 +464,15 @@ static ssize_t take_input(struct peer_connection *connection, uint8_t *data, siz
         }
     }
     while (connection->mode == MODE_PEER && size - used >= PEER_HEADER_SIZE) {
-        if (peer_message_decode(&message, data + used) != 0 || (!connection->greeted && message.type != PEER_HELLO) ||
+        int rv = peer_message_decode(&message, data + used);
+        if (rv == ERROR_VERSION) {
+            char why[128];
+            snprintf(why, sizeof why, "it speaks version %u of the peer protocol, this program %u to %u", message.version, PEER_VERSION_OLDEST,
+                     peer_version_newest);
+            refuse(connection, why);
+            return -1;
+        }
+        if (rv != 0 || (!connection->greeted && message.type != PEER_HELLO) ||
             (message.type == PEER_HELLO && message.body_size > 4096)) {
             refuse(connection, "malformed message");
             return -1;

@@ -1,5 +1,6 @@
 #include "dledger/peer_message.h"
 
+#include "dledger/peer_version.h"
 #include "proto/ledger_entry.h"
 #include "proto/peer.pb-c.h"
 
@@ -7,7 +8,7 @@ void peer_message_encode(const struct peer_message *message, uint8_t header[PEER
 {
     store_u32(header, message->body_size);
     header[4] = message->type;
-    header[5] = PEER_PROTOCOL_VERSION;
+    header[5] = message->version == 0 ? PEER_VERSION_OLDEST : message->version;
     store_u16(header + 6, message->flags);
     store_u32(header + 8, message->count);
     store_u32(header + 12, 0);
@@ -22,11 +23,15 @@ int peer_message_decode(struct peer_message *message, const uint8_t header[PEER_
 
     memcpy(copy, header, sizeof copy);
     store_u32(copy + 12, 0);
-    if (crc32c(0, copy, sizeof copy) != load_u32(header + 12) || header[5] != PEER_PROTOCOL_VERSION || header[4] == 0 ||
-        header[4] >= PEER_MESSAGE_TYPES)
+    if (crc32c(0, copy, sizeof copy) != load_u32(header + 12))
         return ERROR_MALFORMED;
     message->body_size = load_u32(header);
     message->type = header[4];
+    message->version = header[5];
+    if (header[5] < PEER_VERSION_OLDEST || header[5] > peer_version_newest)
+        return ERROR_VERSION;
+    if (header[4] == 0 || header[4] >= PEER_MESSAGE_TYPES)
+        return ERROR_MALFORMED;
     message->flags = load_u16(header + 6);
     message->count = load_u32(header + 8);
     for (int i = 0; i < 6; i++)
@@ -39,6 +44,7 @@ void peer_hello_encode(const struct peer_hello *hello, struct buffer *body)
     Ledgermq__PeerHello packed = LEDGERMQ__PEER_HELLO__INIT;
 
     packed.version = hello->version;
+    packed.newest_version = hello->newest;
     packed.cluster = (char *)(uintptr_t)hello->cluster;
     packed.group = (char *)(uintptr_t)hello->group;
     packed.from = hello->from;
@@ -77,6 +83,7 @@ int peer_hello_decode(struct peer_hello *hello, struct slice body)
         return ERROR_MALFORMED;
     *hello = (struct peer_hello){
         .version = packed->version,
+        .newest = packed->newest_version,
         .from = packed->from,
         .to = packed->to,
         .incarnation = packed->incarnation,

@@ -3,7 +3,8 @@
  *     0 body size 4 | 4 type 1 | 5 version 1 | 6 flags 2 | 8 count 4 | 12 CRC32C of the header with this field 0 | 16 six words of 8 bytes
  *
  * Big-endian. A connection opens with PEER_MAGIC from the side that dialled, which no remoting frame can begin with.
- * To change: bump PEER_PROTOCOL_VERSION (checked in the hello) and keep reading the old version.
+ * To change: a next version (peer_version.h) adds message types, flags, words and fields of the hello, and sends them only to those who speak it; the
+ * header's layout and checksum stay.
  */
 #ifndef LEDGERMQ_DLEDGER_PEER_MESSAGE_H
 #define LEDGERMQ_DLEDGER_PEER_MESSAGE_H
@@ -12,7 +13,6 @@
 #include "proto/error.h"
 
 #define PEER_MAGIC 0x8C4C4D51u /* 0x8C "LMQ" */
-#define PEER_PROTOCOL_VERSION 1u
 #define PEER_HEADER_SIZE 64u
 #define PEER_BODY_MAX (17u << 20)  /* a forwarded client frame is at most 16 MiB */
 #define PEER_RUN_MAX (512u << 10)  /* bytes of entries in one message, unless a single entry is larger */
@@ -42,6 +42,7 @@ enum peer_message_flag {
 /* Raft indexes (1-based) throughout. Words that a type does not name are 0. */
 struct peer_message {
     uint8_t type;
+    uint8_t version;    /* 0 = the oldest */
     uint16_t flags;
     uint32_t count;     /* entries in the run */
     uint32_t body_size; /* bytes behind the header */
@@ -85,7 +86,8 @@ enum peer_repair_flag {
 /* What a member says of itself when a connection begins, both ways. */
 enum peer_mute { PEER_NOT_MUTE = 0, PEER_MUTE_EMPTY = 1, PEER_MUTE_UNCLEAN = 2, PEER_MUTE_DAMAGED = 3 };
 struct peer_hello {
-    uint32_t version;
+    uint32_t version; /* that it must be understood in */
+    uint32_t newest;  /* that its sender speaks */
     char cluster[128];
     char group[128];
     uint64_t from, to; /* Raft ids */
@@ -99,7 +101,8 @@ struct peer_hello {
 };
 
 void peer_message_encode(const struct peer_message *message, uint8_t header[PEER_HEADER_SIZE]);
-/* ERROR_MALFORMED: wrong CRC, unknown type or version, body too large: close the connection. */
+/* ERROR_MALFORMED: wrong CRC, unknown type, body too large; ERROR_VERSION: whole, but of a version that this program does not speak (only type, version and
+ * body_size are filled). Close the connection. */
 int peer_message_decode(struct peer_message *message, const uint8_t header[PEER_HEADER_SIZE]);
 
 void peer_hello_encode(const struct peer_hello *hello, struct buffer *body);

@@ -62,6 +62,8 @@ static bool apply_one(struct replica *replica)
     }
     case LEDGER_ENTRY_METADATA:
         callbacks->apply_metadata(callbacks->context, index - 1, body, replay);
+        if (replica->phase == REPLICA_FAILED)
+            return false; /* it is of a later version: it counts as not applied */
         break;
     case LEDGER_ENTRY_CONFIGURATION:
         if (index > replica->configuration_index) {

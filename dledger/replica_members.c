@@ -6,12 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "dledger/peer_version.h"
 #include "store/log_sink.h"
 
 void replica_hello(struct replica *replica, uint64_t to, struct peer_hello *hello)
 {
     *hello = (struct peer_hello){
-        .version = PEER_PROTOCOL_VERSION,
+        .version = PEER_VERSION_OLDEST,
+        .newest = peer_version_newest,
         .from = replica->id,
         .to = to,
         .incarnation = replica->checkpoint.incarnation,
@@ -32,8 +34,9 @@ const char *replica_check_hello(struct replica *replica, const struct peer_hello
     char *why = replica->why_not;
     size_t size = sizeof replica->why_not;
 
-    if (hello->version != PEER_PROTOCOL_VERSION)
-        snprintf(why, size, "peer protocol version %u, ours is %u", hello->version, PEER_PROTOCOL_VERSION);
+    if (hello->version < PEER_VERSION_OLDEST || hello->version > peer_version_newest)
+        snprintf(why, size, "it speaks version %u of the peer protocol and none before, this program %u to %u", hello->version, PEER_VERSION_OLDEST,
+                 peer_version_newest);
     else if (strcmp(hello->cluster, replica->options.cluster) != 0)
         snprintf(why, size, "cluster \"%.64s\", ours is \"%.64s\"", hello->cluster, replica->options.cluster);
     else if (strcmp(hello->group, replica->options.group) != 0)
@@ -135,6 +138,7 @@ void replica_peer_connected(struct replica *replica, uint64_t id, const struct p
     if (hello->term > replica->heard_term)
         replica->heard_term = hello->term;
     replica->members[id - 1].connected = true;
+    replica->members[id - 1].peer_version = peer_version_common(hello->newest);
     snprintf(replica->members[id - 1].broker_address, sizeof replica->members[id - 1].broker_address, "%s", hello->broker_address);
     replica_review_members(replica);
 }

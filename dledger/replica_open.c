@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "dledger/peer_version.h"
 #include "store/log_sink.h"
 
 static void driver_send(void *context, uint64_t to, struct peer_message *message, const uint8_t *run, size_t run_size)
@@ -125,8 +126,10 @@ static int parse_members(struct replica *replica, struct error *error)
         member->raft_id = (uint64_t)i + 1;
         member->match_index = UINT64_MAX;
         member->self = strcmp(member->id, replica->options.self_id) == 0;
-        if (member->self)
+        if (member->self) {
             replica->id = member->raft_id;
+            member->peer_version = peer_version_newest;
+        }
     }
     if (replica->id == 0)
         return error_set(error, ERROR_INVALID, "dLegerSelfId %s is not in dLegerPeers %s", replica->options.self_id, replica->options.peers);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "proto/ledger_entry.h" /* crc32c */
+#include "store/format_version.h"
 #include "store/log_sink.h"
 
 /* A slot: magic 4 | version 4 | sequence 8 | term 8 | voted_for 8 | crc32c of those 32 bytes 4, zeros up to the slot's size.
@@ -26,6 +27,13 @@ static void encode(uint8_t slot[RECORD_SIZE], uint64_t sequence, uint64_t term, 
     store_u64(slot + 16, term);
     store_u64(slot + 24, voted_for);
     store_u32(slot + 32, crc32c(0, slot, 32));
+}
+
+/* Of a slot that a later version wrote, 0 for any other. */
+static uint32_t later_version(const uint8_t slot[RECORD_SIZE])
+{
+    bool whole = load_u32(slot) == VOTE_MAGIC && load_u32(slot + 32) == crc32c(0, slot, 32);
+    return whole && load_u32(slot + 4) > VOTE_VERSION ? load_u32(slot + 4) : 0;
 }
 
 static bool decode(const uint8_t slot[RECORD_SIZE], uint64_t *sequence, uint64_t *term, uint64_t *voted_for)
@@ -136,6 +144,13 @@ int vote_file_open(struct vote_file *file, struct env *env, const char *path, st
     if (n < 0) {
         env_close(env, file->file);
         return error_set(error, ERROR_IO, "read vote file %s: %s", path, strerror((int)-n));
+    }
+    for (int i = 0; i < 2; i++) {
+        uint32_t later = later_version(both + (size_t)i * SLOT_SIZE);
+        if (later != 0) {
+            env_close(env, file->file);
+            return format_version_unknown(error, path, later, VOTE_VERSION);
+        }
     }
     bool good = false;
     int bad = 0;

@@ -9,8 +9,10 @@
 #include <string.h>
 
 #include "proto/ledger_entry.h" /* crc32c */
+#include "store/format_version.h"
 
-/* A slot: magic 4 | version 4 | size of what follows 4 | crc32c of what follows 4 | fields in the order of encode(). */
+/* A slot: magic 4 | version 4 | size of what follows 4 | crc32c of what follows 4 | fields in the order of encode().
+ * From version 2 on the checksum begins with the 12 bytes before it, so that a damaged version is not taken for a later one. */
 #define FORGOT_BIT 0x80u /* in the byte of the durability class */
 #define CHECKPOINT_MAGIC 0x4C4D5143u /* "LMQC" */
 #define HEAD_SIZE 16u
@@ -74,6 +76,15 @@ static uint64_t slot_sequence(const uint8_t *slot)
         load_u32(slot + 12) != crc32c(0, slot + HEAD_SIZE, body))
         return 0;
     return load_u64(slot + HEAD_SIZE);
+}
+
+/* Of a slot that a later version wrote, 0 for any other. It is no hint to be ignored: it may say that this member forgot what it acknowledged. */
+static uint32_t later_version(const uint8_t *slot)
+{
+    uint32_t body = load_u32(slot + 8);
+    bool whole = load_u32(slot) == CHECKPOINT_MAGIC && body <= SLOT_SIZE - HEAD_SIZE &&
+                 load_u32(slot + 12) == crc32c(crc32c(0, slot, 12), slot + HEAD_SIZE, body);
+    return whole && load_u32(slot + 4) > CHECKPOINT_VERSION ? load_u32(slot + 4) : 0;
 }
 
 static bool decode(const uint8_t *slot, struct checkpoint *c)
@@ -148,6 +159,11 @@ int checkpoint_load(struct checkpoint *checkpoint, struct env *env, const char *
     env_close(env, file);
     if (slots == NULL)
         return io_error(error, rv, "read", path);
+    uint32_t later = later_version(slots) != 0 ? later_version(slots) : later_version(slots + SLOT_SIZE);
+    if (later != 0) {
+        free(slots);
+        return format_version_unknown(error, path, later, CHECKPOINT_VERSION);
+    }
     uint64_t first = slot_sequence(slots), second = slot_sequence(slots + SLOT_SIZE);
     if (first != 0 || second != 0)
         checkpoint->present = decode(slots + (second > first ? SLOT_SIZE : 0), checkpoint);

@@ -1,0 +1,7 @@
+#include "dledger/peer_version.h"
+
+#ifndef LEDGERMQ_PEER_VERSION_NEWEST
+#define LEDGERMQ_PEER_VERSION_NEWEST PEER_VERSION_OLDEST
+#endif
+
+const uint32_t peer_version_newest = LEDGERMQ_PEER_VERSION_NEWEST;
