@@ -49,8 +49,8 @@ struct schedule_read {
 struct schedule_level {
     int64_t next;       /* schedule-queue offset to deliver next */
     int64_t due_ms;     /* wall clock; INT64_MAX = nothing waits */
-    int64_t seen_offset; /* offset that seen_ms belongs to, -1 = none */
-    int64_t seen_ms;     /* when it was looked at first */
+    int64_t seen_offset; /* offset that seen_us belongs to, -1 = none */
+    uint64_t seen_us;    /* when it was looked at first; monotonic, for the wall clock may be set meanwhile */
     bool reading;       /* the pool reads the records at next */
 };
 
@@ -61,6 +61,7 @@ struct schedule {
     int64_t timer_due_ms;
     bool leading;
     uint64_t term;
+    uint64_t accept_count; /* the log's, when this leadership began */
     uint64_t epoch; /* counts leaderships: late reads are recognised */
     /* All levels that there can be: messages may wait in one that the configuration no longer has. */
     struct schedule_level levels[LIMIT_DELAY_LEVELS + 1];
@@ -120,9 +121,10 @@ int schedule_level(struct slice delay, int level_count)
     return level > level_count ? level_count : level;
 }
 
-int64_t schedule_due_ms(int64_t deliver_at_ms, int64_t seen_ms, int64_t delay_ms)
+int64_t schedule_due_ms(int64_t deliver_at_ms, int64_t now_ms, int64_t waited_ms, int64_t delay_ms)
 {
-    return deliver_at_ms < seen_ms + delay_ms ? deliver_at_ms : seen_ms + delay_ms;
+    int64_t at_last_ms = now_ms - waited_ms + delay_ms;
+    return deliver_at_ms < at_last_ms ? deliver_at_ms : at_last_ms;
 }
 
 static void set_timer(struct schedule *schedule, int64_t due_ms, int64_t now_ms);
@@ -323,6 +325,7 @@ static void run_level(struct schedule *schedule, int number, int64_t now_ms)
     struct schedule_level *level = &schedule->levels[number];
     const struct log_view *log = &broker->store.log;
     int64_t delay_ms = number <= broker->config.delay_levels ? broker->config.delay_level_ms[number] : DELAY_UNKNOWN_MS;
+    uint64_t now_us = env_monotonic_us(&broker->env);
     uint32_t delivered = 0;
     level->due_ms = INT64_MAX;
     if (level->reading)
@@ -343,9 +346,9 @@ static void run_level(struct schedule *schedule, int number, int64_t now_ms)
     while (consume_queue_get(queue, level->next, &unit)) {
         if (level->seen_offset != level->next) {
             level->seen_offset = level->next;
-            level->seen_ms = now_ms;
+            level->seen_us = now_us;
         }
-        int64_t due_ms = schedule_due_ms(unit.tags_code, level->seen_ms, delay_ms);
+        int64_t due_ms = schedule_due_ms(unit.tags_code, now_ms, (int64_t)(now_us - level->seen_us) / 1000, delay_ms);
         if (due_ms > now_ms) {
             level->due_ms = due_ms;
             return;
@@ -433,12 +436,15 @@ void schedule_role_changed(struct schedule *schedule)
     struct broker *broker = schedule->broker;
     struct dledger_state state;
     dledger_commit_log_state(broker->log, &state);
-    bool leads = state.role == DLEDGER_LEADER && (schedule->leading ? true : state.accepting);
-    if (leads && schedule->leading && state.term == schedule->term)
+    bool leads = state.role == DLEDGER_LEADER;
+    /* A leader that begins to accept once more has lost what it had gathered: the replicated progress says what is still to be delivered. */
+    if (leads && schedule->leading && state.term == schedule->term && state.accept_count == schedule->accept_count)
         return;
     schedule->epoch++;
-    schedule->leading = leads && state.accepting;
+    /* Not state.accepting: a disk that takes nothing just now only makes it wait. */
+    schedule->leading = leads && dledger_commit_log_accepting(broker->log);
     schedule->term = state.term;
+    schedule->accept_count = state.accept_count;
     uv_timer_stop(&schedule->timer);
     schedule->timer_set = false;
     if (!schedule->leading)

@@ -20,9 +20,9 @@ struct schedule;
 int schedule_parse_levels(const char *text, int64_t level_ms[LIMIT_DELAY_LEVELS + 1], int *count, struct error *error);
 /* What DELAY's value asks for: 0 = none (absent, no number, not positive), else clamped to the highest level. */
 int schedule_level(struct slice delay, int level_count);
-/* When a message whose unit says deliver_at_ms is due, first looked at at seen_ms. A clock that was set back (or a new leader's that lags) must neither
- * deliver early, as Java does, nor wait longer than the level's delay from then on. */
-int64_t schedule_due_ms(int64_t deliver_at_ms, int64_t seen_ms, int64_t delay_ms);
+/* When a message whose unit says deliver_at_ms is due, by the wall clock of now, waited_ms (of real time) after it was looked at first. A clock that was set
+ * back, before that or since, and a new leader's that lags, must neither deliver early, as Java does, nor wait longer than the level's delay. */
+int64_t schedule_due_ms(int64_t deliver_at_ms, int64_t now_ms, int64_t waited_ms, int64_t delay_ms);
 
 struct schedule *schedule_new(struct broker *broker, struct error *error);
 /* Leadership began or ended: takes the replicated progress, or stops. */

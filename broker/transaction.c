@@ -43,6 +43,7 @@ struct transaction {
     uv_timer_t timer;
     bool leading;
     uint64_t term;
+    uint64_t accept_count; /* the log's, when this leadership began */
     uint64_t epoch; /* counts leaderships: late callbacks are recognised */
     bool in_round;
     int64_t cursor, round_end; /* half-queue offsets */
@@ -450,12 +451,14 @@ void transaction_role_changed(struct transaction *transaction)
     struct broker *broker = transaction->broker;
     struct dledger_state state;
     dledger_commit_log_state(broker->log, &state);
-    bool leads = state.role == DLEDGER_LEADER && (transaction->leading ? true : state.accepting);
-    if (transaction->closed || (leads && transaction->leading && state.term == transaction->term))
+    bool leads = state.role == DLEDGER_LEADER;
+    /* A leader that begins to accept once more has lost the decisions that it had gathered: those halves are free again. */
+    if (transaction->closed || (leads && transaction->leading && state.term == transaction->term && state.accept_count == transaction->accept_count))
         return;
     transaction->epoch++;
-    transaction->leading = leads && state.accepting;
+    transaction->leading = leads && dledger_commit_log_accepting(broker->log); /* also while the disk takes nothing */
     transaction->term = state.term;
+    transaction->accept_count = state.accept_count;
     transaction->in_round = false;
     uv_timer_stop(&transaction->timer);
     if (!transaction->leading)

@@ -7,6 +7,7 @@
 
 #include "dledger/dledger_rpc_service.h"
 #include "dledger/flush.h"
+#include "dledger/pause_watch.h"
 #include "dledger/peer.h"
 #include "dledger/replica_internal.h"
 #include "proto/remoting_command.h"
@@ -62,9 +63,7 @@ struct dledger_commit_log {
     void *closed_argument;
     unsigned open_handles;
     uint64_t turn_us_max;
-    uint64_t prepared_ms; /* when the loop waited for events last, uv_hrtime */
-    uint64_t doubt_until_ms; /* it had stood still: whether we still lead is open until then, */
-    int64_t doubt_index;     /* or until an entry behind this one is committed */
+    struct pause_watch pauses;
 };
 
 const char *dledger_role_name(enum dledger_role role)
@@ -216,24 +215,6 @@ static void on_check(uv_check_t *check)
     turn(check->data);
 }
 
-/* A leader wakes up for each heartbeat, at least twice in an election time-out. When it did not, others may have elected another one. */
-static bool stands_still(const struct dledger_commit_log *log, uint64_t now_ms)
-{
-    return log->replica.member_count > 1 && log->prepared_ms != 0 && log->replica.accepting &&
-           now_ms - log->prepared_ms >= log->replica.options.election_timeout_ms;
-}
-
-static void note_pause(struct dledger_commit_log *log)
-{
-    uint64_t now_ms = uv_hrtime() / 1000000;
-
-    if (stands_still(log, now_ms)) {
-        log->doubt_until_ms = now_ms + 2 * (uint64_t)log->replica.options.election_timeout_ms; /* then check-quorum has decided */
-        log->doubt_index = log->replica.ledger.last_index;
-    }
-    log->prepared_ms = now_ms;
-}
-
 static void on_prepare(uv_prepare_t *prepare)
 {
     struct dledger_commit_log *log = prepare->data;
@@ -241,7 +222,7 @@ static void on_prepare(uv_prepare_t *prepare)
     uint64_t turn_ms;
 
     turn(log);
-    note_pause(log);
+    pause_watch_turn(&log->pauses, &log->replica, uv_hrtime() / 1000000);
     turn_ms = now_ms - uv_now(log->loop);
     if (turn_ms * 1000 > log->turn_us_max && turn_ms < 100000) {
         log->turn_us_max = turn_ms * 1000;
@@ -593,8 +574,7 @@ bool dledger_commit_log_accepting(const struct dledger_commit_log *log)
 
 bool dledger_commit_log_stood_still(const struct dledger_commit_log *log)
 {
-    uint64_t now_ms = uv_hrtime() / 1000000;
-    return stands_still(log, now_ms) || (now_ms < log->doubt_until_ms && (int64_t)log->replica.driver.commit <= log->doubt_index + 1);
+    return pause_watch_doubts(&log->pauses, &log->replica, uv_hrtime() / 1000000);
 }
 
 const char *dledger_commit_log_why_not(const struct dledger_commit_log *log)

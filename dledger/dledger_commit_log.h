@@ -88,6 +88,8 @@ struct dledger_member {
 struct dledger_state {
     enum dledger_role role;
     bool accepting;       /* leader whose barrier is applied and whose disk takes appends */
+    uint64_t accept_count; /* grows whenever this node begins to accept, also again in one term: what was appended before and never reached the log (a
+                            * leadership transfer that came to nothing) is lost then, and all that did is applied */
     uint64_t term;
     int leader; /* index into members, -1 = none known */
     int64_t last_index;   /* DLedger indexes, -1 = none */

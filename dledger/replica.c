@@ -39,6 +39,7 @@ static void update_role(struct replica *replica)
     }
     if (leads && !replica->accepting && replica->applied >= replica->accept_from && !replica->stopping) {
         replica->accepting = true;
+        replica->accept_count++;
         replica->leadership_term = term;
         replica->round_last = 0;
         replica_drop_gathered(replica);
@@ -246,6 +247,7 @@ void replica_state(const struct replica *replica, struct dledger_state *state)
 
     *state = (struct dledger_state){
         .accepting = replica->accepting && !replica->reserve_failed && !replica->apply_stalled,
+        .accept_count = replica->accept_count,
         .term = replica->driver.started ? raft_current_term(raft) : replica->votes.term,
         .leader = replica_leader_member(replica),
         .last_index = replica->ledger.last_index,

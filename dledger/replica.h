@@ -145,6 +145,7 @@ struct replica {
     bool more_to_apply;
     raft_index accept_from; /* leader: accepts appends once this is applied */
     bool accepting;
+    uint64_t accept_count;  /* times that it began to accept */
     uint64_t known_leader, known_term;
     bool known_accepting;
     uint64_t leadership_term; /* term in which append offsets were reset */

@@ -66,7 +66,7 @@ static void on_resume(const struct world_event *event)
         machine_resume(machine);
 }
 
-static void pause(struct machine *machine, bool clock_too)
+static void pause_for_a_while(struct machine *machine, bool clock_too)
 {
     if (!machine->up || machine->paused)
         return;
@@ -218,10 +218,10 @@ static bool one_fault(enum chaos_kind kind, uint8_t *node)
         on_loop(&(struct world_event){.node = machine->id, .value = 2 + chance(8)});
         break;
     case CHAOS_PAUSE:
-        pause(machine, false);
+        pause_for_a_while(machine, false);
         break;
     case CHAOS_FREEZE:
-        pause(machine, true);
+        pause_for_a_while(machine, true);
         break;
     case CHAOS_CLOCK_JUMP:
         machine->wall_skew_ms += (int64_t)chance(20000000) - 10000000;

@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "broker/broker_parts.h"
+#include "broker/consumer_offset.h"
+#include "broker/metadata.h"
 #include "tests/sim/workload.h"
 
 #define ROOT "/d"
@@ -22,11 +25,11 @@ struct committed {
     uint32_t chain;
     uint32_t size;
     uint8_t kind;
-    bool applied;     /* metadata: somebody has, hash below is known */
+    bool applied;     /* somebody has, and the hash below is known */
     uint64_t call;    /* number of the client call, UINT64_MAX = none */
     int queue;        /* messages */
     int64_t queue_offset;
-    uint64_t hash;    /* of the table behind it */
+    uint64_t hash;    /* of the metadata behind it */
 };
 
 static struct known *known;
@@ -37,6 +40,8 @@ static int *leader_of_term;
 static uint64_t leader_of_term_size;
 static uint64_t *queue_units[WORKLOAD_QUEUES]; /* Raft index of each committed message */
 static uint64_t queue_count[WORKLOAD_QUEUES], queue_capacity[WORKLOAD_QUEUES];
+static uint64_t delayed_waiting; /* committed, not delivered */
+static uint64_t newest_term;     /* in which somebody led */
 static uint64_t last_loss; /* class A: last moment at which a majority had forgotten something, 0 = never */
 
 /* ---- tables that grow ---- */
@@ -61,6 +66,7 @@ void checker_init(void)
     committed_last = committed_capacity = 0;
     leader_of_term_size = 0;
     last_loss = 0;
+    delayed_waiting = newest_term = 0;
     known = NULL;
     committed = NULL;
     leader_of_term = NULL;
@@ -81,6 +87,11 @@ void checker_close(void)
 uint64_t checker_committed(void)
 {
     return committed_last;
+}
+
+uint64_t checker_delayed_waiting(void)
+{
+    return delayed_waiting;
 }
 
 static size_t place_of(uint64_t index, uint64_t term)
@@ -251,6 +262,12 @@ static bool holds_committed(const struct machine *machine, uint64_t index)
     return index == 0 || (machine->log_last >= index && machine->log[index].chain == committed[index].chain);
 }
 
+/* Where a call remembers its message of that queue. */
+static uint64_t *place_in_call(struct client_call *call, int queue)
+{
+    return queue == call->stored ? &call->committed : queue == WORKLOAD_GIVEN_UP ? &call->given_up : &call->delivered;
+}
+
 /* Class A after the loss of a majority: what the new leader does not hold is gone. */
 static void roll_back(const struct machine *leader)
 {
@@ -262,11 +279,13 @@ static void roll_back(const struct machine *leader)
         struct committed *entry = &committed[i];
         if (entry->call != UINT64_MAX) {
             struct client_call *call = workload_at(entry->call);
-            if (call->outcome == CALL_ACKNOWLEDGED && !checker_loss_excused(call->acknowledged_at))
+            if (call->outcome == CALL_ACKNOWLEDGED && entry->queue == call->stored && !checker_loss_excused(call->acknowledged_at))
                 violation(leader->id, "the new leader lacks call %llu, acknowledged after the last loss of a majority",
                           (unsigned long long)call->number);
             world.stats->excused += call->outcome == CALL_ACKNOWLEDGED;
-            call->committed = 0;
+            *place_in_call(call, entry->queue) = 0;
+            if (call->kind == CALL_DELAYED)
+                delayed_waiting += entry->queue == call->queue ? 1 : (uint64_t)-1;
         }
         if (entry->queue >= 0)
             queue_count[entry->queue]--;
@@ -289,6 +308,8 @@ static void note_leader(struct machine *machine, uint64_t term)
     if (leader_of_term[term] != 0 && leader_of_term[term] != machine->id)
         violation(machine->id, "Election Safety: n%d leads in term %llu too", leader_of_term[term] - 1, (unsigned long long)term);
     leader_of_term[term] = machine->id;
+    if (term > newest_term)
+        newest_term = term;
     world.stats->elections++;
     if (!holds_committed(machine, committed_last)) {
         if (!checker_loss_excused(0))
@@ -299,29 +320,56 @@ static void note_leader(struct machine *machine, uint64_t term)
     machine->outcast = false;
 }
 
+/* A message belongs to one call, and stands once where that call may put it. */
+static void note_call(struct machine *machine, uint64_t index, struct committed *entry, struct slice record)
+{
+    struct client_call *call = workload_of_message(record);
+    if (call == NULL || call->kind > CALL_HALF)
+        violation(machine->id, "committed message %llu was never sent", (unsigned long long)index);
+    bool given_up = entry->queue == WORKLOAD_GIVEN_UP;
+    if (entry->queue != call->stored && (call->kind == CALL_PLAIN || (given_up ? call->kind != CALL_HALF : entry->queue != call->queue)))
+        violation(machine->id, "call %llu is committed in queue %d", (unsigned long long)call->number, entry->queue);
+    uint64_t *place = place_in_call(call, entry->queue);
+    if (*place != 0)
+        violation(machine->id, "call %llu is committed twice in queue %d, at index %llu and %llu", (unsigned long long)call->number, entry->queue,
+                  (unsigned long long)*place, (unsigned long long)index);
+    *place = index;
+    entry->call = call->number;
+    TRACE(2, machine->id, "committed at %llu: call %llu in queue %d at %lld", (unsigned long long)index, (unsigned long long)call->number,
+          entry->queue, (long long)entry->queue_offset);
+    if (call->kind == CALL_DELAYED)
+        delayed_waiting += place == &call->committed ? 1 : (uint64_t)-1;
+    if (call->kind != CALL_HALF || last_loss != 0)
+        return;
+    if (call->delivered != 0 && call->given_up != 0)
+        violation(machine->id, "call %llu, a half message, is delivered and given up", (unsigned long long)call->number);
+    if (place == &call->delivered && (!call->commit_asked || call->rollback_acknowledged_at != 0))
+        violation(machine->id, "call %llu, a half message, is delivered: %s", (unsigned long long)call->number,
+                  call->commit_asked ? "it was rolled back" : "nobody asked for that");
+}
+
 static void note_message(struct machine *machine, uint64_t index, struct committed *entry, struct slice record)
 {
     struct message_dispatch dispatch;
     if (message_dispatch_decode(record, &dispatch) != 0)
         violation(machine->id, "committed message %llu is undecodable", (unsigned long long)index);
-    struct client_call *call = workload_of_message(record);
     int queue = workload_queue_of(dispatch.topic, dispatch.queue_id);
-    if (call == NULL || queue < 0)
-        violation(machine->id, "committed message %llu was never sent", (unsigned long long)index);
-    if (call->committed != 0)
-        violation(machine->id, "call %llu is committed twice, at index %llu and %llu", (unsigned long long)call->number,
-                  (unsigned long long)call->committed, (unsigned long long)index);
+    if (queue < 0)
+        violation(machine->id, "committed message %llu goes to %.*s", (unsigned long long)index, (int)dispatch.topic.size,
+                  (const char *)dispatch.topic.data);
     if (dispatch.queue_offset != (int64_t)queue_count[queue])
         violation(machine->id, "message %llu goes to offset %lld of queue %d, which holds %llu: a gap, or an offset is used twice",
                   (unsigned long long)index, (long long)dispatch.queue_offset, queue, (unsigned long long)queue_count[queue]);
     if (dispatch.physical_offset != (int64_t)(entry->position + LEDGER_ENTRY_HEADER_SIZE))
         violation(machine->id, "message %llu says that it lies at %lld", (unsigned long long)index, (long long)dispatch.physical_offset);
-    call->committed = index;
-    entry->call = call->number;
     entry->queue = queue;
     entry->queue_offset = dispatch.queue_offset;
     queue_units[queue] = grow(queue_units[queue], &queue_capacity[queue], queue_count[queue] + 1, sizeof **queue_units);
     queue_units[queue][queue_count[queue]++] = index;
+    entry->queue = queue;
+    entry->queue_offset = dispatch.queue_offset;
+    if (queue != WORKLOAD_MARKS)
+        note_call(machine, index, entry, record);
 }
 
 static void note_committed(struct machine *machine, uint64_t index)
@@ -355,12 +403,6 @@ static void note_committed(struct machine *machine, uint64_t index)
     world.stats->committed++;
     if (header.kind == LEDGER_ENTRY_MESSAGE) {
         note_message(machine, index, &committed[index], slice_of(bytes + LEDGER_ENTRY_HEADER_SIZE, header.body_size));
-    } else if (header.kind == LEDGER_ENTRY_METADATA) {
-        struct client_call *call = workload_at(table_record_number(slice_of(bytes + LEDGER_ENTRY_HEADER_SIZE, header.body_size)));
-        if (call == NULL || !call->metadata || call->committed != 0)
-            violation(machine->id, "committed record %llu was never sent, or is committed twice", (unsigned long long)index);
-        call->committed = index;
-        committed[index].call = call->number;
     }
 }
 
@@ -520,14 +562,23 @@ void checker_sending(struct machine *machine, uint64_t to, const struct peer_mes
 
 /* ---- applying ---- */
 
-static uint64_t hash_at(uint64_t index)
+#define HASH_EVERY 64u /* entries: the metadata of all are compared so often, and at the end */
+
+static void metadata_bytes(struct broker *broker, struct buffer *out)
 {
-    while (index > 0 && committed[index].kind != LEDGER_ENTRY_METADATA)
-        index--;
-    return index == 0 ? table_hash(&(struct table){0}) : committed[index].applied ? committed[index].hash : 0;
+    buffer_clear(out);
+    if (metadata_snapshot(broker, 0, out) != 0)
+        violation(0, "a metadata snapshot cannot be made");
 }
 
-void checker_applied(struct machine *machine, uint64_t index, const struct message_dispatch *dispatch, struct slice record, bool replay)
+static uint64_t metadata_hash(struct broker *broker)
+{
+    static struct buffer bytes;
+    metadata_bytes(broker, &bytes);
+    return (uint64_t)crc32c(0, bytes.data, bytes.size) << 32 ^ bytes.size;
+}
+
+void checker_applied(struct machine *machine, uint64_t index, const struct message_dispatch *dispatch, bool replay)
 {
     checker_machine(machine);
     if (machine->outcast)
@@ -558,13 +609,12 @@ void checker_applied(struct machine *machine, uint64_t index, const struct messa
         if (entry->kind != LEDGER_ENTRY_MESSAGE || dispatch->queue_offset != entry->queue_offset ||
             dispatch->physical_offset != (int64_t)(entry->position + LEDGER_ENTRY_HEADER_SIZE))
             violation(machine->id, "entry %llu is dispatched as something else", (unsigned long long)index);
-        return;
     }
-    if (entry->kind != LEDGER_ENTRY_METADATA || table_record_number(record) != entry->call)
-        violation(machine->id, "record %llu is applied as something else", (unsigned long long)index);
-    if (replay)
+    else if (entry->kind != LEDGER_ENTRY_METADATA)
+        violation(machine->id, "entry %llu is applied as a record", (unsigned long long)index);
+    if (replay || index % HASH_EVERY != 0)
         return;
-    uint64_t hash = table_hash(&machine->table);
+    uint64_t hash = metadata_hash(&machine->broker);
     if (entry->applied && entry->hash != hash)
         violation(machine->id, "its metadata behind entry %llu differ from the others'", (unsigned long long)index);
     entry->applied = true;
@@ -573,30 +623,31 @@ void checker_applied(struct machine *machine, uint64_t index, const struct messa
 
 void checker_snapshot(struct machine *machine, uint64_t index)
 {
-    if (!machine->outcast && index <= committed_last && hash_at(index) != table_hash(&machine->table))
+    if (!machine->outcast && index <= committed_last && committed[index].applied && committed[index].hash != metadata_hash(&machine->broker))
         violation(machine->id, "its metadata snapshot of entry %llu is not what the records make", (unsigned long long)index);
+}
+
+bool checker_leads_newest(const struct machine *machine)
+{
+    return raft_state((struct raft *)(uintptr_t)&machine->replica.driver.raft) == RAFT_LEADER && machine->replica.votes.term == newest_term;
 }
 
 void checker_acknowledged(struct client_call *call)
 {
     struct machine *machine = world.machines[call->node];
-    uint64_t index = call->request.index + 1;
-    call->outcome = CALL_ACKNOWLEDGED;
-    call->acknowledged_at = world.now;
+    const struct workload_queue *queue = &workload_queues[call->stored];
+    struct error error;
+    struct consume_queue_unit unit;
     checker_machine(machine);
     if (machine->outcast)
         return;
-    if (call->committed != index || committed[index].position != (uint64_t)call->request.position || committed[index].term != call->request.term)
-        violation(machine->id, "call %llu is acknowledged at index %llu, position %lld, but stands at index %llu", (unsigned long long)call->number,
-                  (unsigned long long)index, (long long)call->request.position, (unsigned long long)call->committed);
-    if (call->metadata)
-        return;
-    const struct workload_queue *queue = &workload_queues[call->queue];
-    struct error error;
-    struct consume_queue_unit unit;
-    struct consume_queue *units = message_store_queue(&machine->store, slice_of_text(queue->topic), queue->id, false, &error);
-    if (committed[index].queue_offset != call->queue_offset || units == NULL || !consume_queue_get(units, call->queue_offset, &unit) ||
-        unit.physical_offset != call->request.position + (int64_t)LEDGER_ENTRY_HEADER_SIZE)
+    uint64_t index = call->committed;
+    if (index == 0 || committed[index].position + LEDGER_ENTRY_HEADER_SIZE != (uint64_t)call->physical_offset ||
+        committed[index].queue_offset != call->queue_offset)
+        violation(machine->id, "call %llu is acknowledged at position %lld, queue offset %lld, but stands at index %llu",
+                  (unsigned long long)call->number, (long long)call->physical_offset, (long long)call->queue_offset, (unsigned long long)index);
+    struct consume_queue *units = message_store_queue(&machine->broker.store, slice_of_text(queue->topic), queue->id, false, &error);
+    if (units == NULL || !consume_queue_get(units, call->queue_offset, &unit) || unit.physical_offset != call->physical_offset)
         violation(machine->id, "call %llu is acknowledged, but a pull at offset %lld would not find it", (unsigned long long)call->number,
                   (long long)call->queue_offset);
 }
@@ -616,7 +667,7 @@ bool checker_converged(void)
             return false;
         leaders += replica->accepting;
     }
-    return leaders == 1;
+    return leaders == 1 && delayed_waiting == 0;
 }
 
 static void compare_logs(struct machine *machine)
@@ -669,43 +720,66 @@ static uint64_t look_at_files(struct env *env, const char *path, bool tell)
     return listing.sum;
 }
 
-/* Queues and table made anew from the log alone. */
+static void apply_in_rebuild(struct machine *machine, struct broker *broker, const struct dledger_callbacks *callbacks, uint64_t index)
+{
+    struct ledger_entry entry;
+    struct message_dispatch dispatch;
+    const uint8_t *bytes = ledger_entry(&machine->replica.ledger, index - 1, &entry);
+    if (bytes == NULL || !ledger_entry_body_ok(&entry, bytes + LEDGER_ENTRY_HEADER_SIZE))
+        violation(machine->id, "entry %llu is damaged at the end", (unsigned long long)index);
+    struct slice body = slice_of(bytes + LEDGER_ENTRY_HEADER_SIZE, entry.body_size);
+    if (entry.kind == LEDGER_ENTRY_METADATA)
+        callbacks->apply_metadata(broker, index - 1, body, false);
+    if (entry.kind != LEDGER_ENTRY_MESSAGE)
+        return;
+    if (message_store_dispatch(&broker->store, body, &dispatch) != 0)
+        violation(machine->id, "entry %llu cannot be dispatched in a rebuild", (unsigned long long)index);
+    size_t record = load_u32(body.data);
+    callbacks->apply_message(broker, index - 1, &dispatch, slice_of(body.data + record, body.size - record), false);
+}
+
+/* Queues and metadata made anew from the log alone. */
 static void compare_with_rebuild(struct machine *machine)
 {
+    static struct broker broker;
+    static struct loop loop;
+    struct dledger_callbacks callbacks;
     struct sim_env scratch;
-    struct message_store store;
-    struct table table = {0};
-    struct message_store_config config = {.root = ROOT, .consume_queue_file_size = 20 * 300, .index_slots = 64, .index_entries = 512};
+    struct message_store_config config;
     struct error error = {0};
+    struct buffer expected, found;
 
     sim_env_init(&scratch, 1, NULL);
+    loop_init(&loop, 1);
+    machine_open_broker(&broker, &loop, &scratch.env, machine);
+    broker_parts_callbacks(&broker, &callbacks);
+    machine_store_config(&config, false);
     int rv = scratch.env.ops->make_dir(&scratch.env, ROOT);
     if (rv == 0)
-        rv = message_store_open(&store, &scratch.env, &config, &machine->view, &error);
+        rv = message_store_open(&broker.store, &scratch.env, &config, &machine->view, &error);
     if (rv == 0)
-        rv = message_store_recover(&store, 0, &error);
+        rv = message_store_recover(&broker.store, 0, &error);
     if (rv != 0)
         violation(machine->id, "a rebuild does not begin: %s", error.message);
-    for (uint64_t i = 1; i <= machine->log_last; i++) {
-        struct ledger_entry entry;
-        const uint8_t *bytes = ledger_entry(&machine->replica.ledger, i - 1, &entry);
-        if (bytes == NULL || !ledger_entry_body_ok(&entry, bytes + LEDGER_ENTRY_HEADER_SIZE))
-            violation(machine->id, "entry %llu is damaged at the end", (unsigned long long)i);
-        struct slice body = slice_of(bytes + LEDGER_ENTRY_HEADER_SIZE, entry.body_size);
-        struct message_dispatch dispatch;
-        if (entry.kind == LEDGER_ENTRY_MESSAGE && message_store_dispatch(&store, body, &dispatch) != 0)
-            violation(machine->id, "entry %llu cannot be dispatched in a rebuild", (unsigned long long)i);
-        if (entry.kind == LEDGER_ENTRY_METADATA)
-            table_apply(&table, body);
-    }
-    if (table_hash(&table) != table_hash(&machine->table))
+    for (uint64_t i = 1; i <= machine->log_last; i++)
+        apply_in_rebuild(machine, &broker, &callbacks, i);
+    buffer_init(&expected, 0);
+    buffer_init(&found, 0);
+    metadata_bytes(&broker, &expected);
+    metadata_bytes(&machine->broker, &found);
+    if (!slice_equal(buffer_slice(&expected), buffer_slice(&found)))
         violation(machine->id, "its metadata are not what its log makes");
+    buffer_close(&expected);
+    buffer_close(&found);
     if (look_at_files(&scratch.env, ROOT "/consumequeue", false) != look_at_files(&machine->disk.env, ROOT "/consumequeue", false)) {
         look_at_files(&scratch.env, ROOT "/consumequeue", true);
         look_at_files(&machine->disk.env, ROOT "/consumequeue", true);
         violation(machine->id, "its consume queues differ from a rebuild");
     }
-    message_store_close(&store);
+    message_store_close(&broker.store);
+    broker_parts_close(&broker);
+    loop_run_closing(&loop);
+    broker_parts_free(&broker);
     sim_env_close(&scratch);
 }
 
@@ -714,7 +788,7 @@ static void check_queues(struct machine *machine)
     for (int q = 0; q < WORKLOAD_QUEUES; q++) {
         struct slice topic = slice_of_text(workload_queues[q].topic);
         struct error error;
-        struct consume_queue *queue = message_store_queue(&machine->store, topic, workload_queues[q].id, false, &error);
+        struct consume_queue *queue = message_store_queue(&machine->broker.store, topic, workload_queues[q].id, false, &error);
         if ((queue == NULL ? 0 : queue->max_offset) != (int64_t)queue_count[q])
             violation(machine->id, "queue %d holds %lld messages, %llu were committed", q, queue == NULL ? 0 : (long long)queue->max_offset,
                       (unsigned long long)queue_count[q]);
@@ -735,11 +809,49 @@ static void check_key(struct machine *machine, const struct client_call *call)
     if (machine->keys_may_lack)
         return;
     workload_key(call->number, key);
-    uint32_t count = message_store_query(&machine->store, slice_of_text(workload_queues[call->queue].topic), slice_of_text(key), 4, 0, INT64_MAX,
+    uint32_t count = message_store_query(&machine->broker.store, slice_of_text(workload_queues[call->stored].topic), slice_of_text(key), 4, 0, INT64_MAX,
                                          found, &last_time, &last_offset);
     int64_t expected = (int64_t)(committed[call->committed].position + LEDGER_ENTRY_HEADER_SIZE);
     if (count != 1 || found[0] != expected)
         violation(machine->id, "call %llu is found %u times by its key", (unsigned long long)call->number, count);
+}
+
+/* What was answered about one call is so. */
+static void check_call(const struct client_call *call)
+{
+    unsigned long long n = call->number;
+    if (call->kind > CALL_HALF)
+        return;
+    if (call->outcome == CALL_ACKNOWLEDGED && call->committed == 0 && !checker_loss_excused(call->acknowledged_at))
+        violation(0, "call %llu was acknowledged and is gone", n);
+    if (call->outcome == CALL_ACKNOWLEDGED && call->committed != 0 && last_loss == 0 &&
+        (committed[call->committed].position + LEDGER_ENTRY_HEADER_SIZE != (uint64_t)call->physical_offset ||
+         committed[call->committed].queue_offset != call->queue_offset))
+        violation(0, "call %llu was acknowledged and stands elsewhere", n);
+    if (call->kind == CALL_DELAYED && (call->committed != 0) != (call->delivered != 0) && last_loss == 0)
+        violation(0, "call %llu, a delayed message, is %s", n, call->delivered != 0 ? "delivered and was never stored" : "not delivered");
+    if (call->commit_acknowledged_at != 0 && call->delivered == 0 && !checker_loss_excused(call->commit_acknowledged_at))
+        violation(0, "call %llu, a half message, was acknowledged as committed and is not delivered", n);
+    if (call->rollback_acknowledged_at != 0 && call->delivered != 0 && last_loss == 0)
+        violation(0, "call %llu, a half message, was acknowledged as rolled back and is delivered", n);
+    if (call->committed != 0 && chance_of(30))
+        check_key(world.machines[chance((uint64_t)world.nodes) + 1], call);
+}
+
+static void check_offsets(struct machine *machine)
+{
+    for (int slot = 0; slot < WORKLOAD_SLOTS; slot++) {
+        const struct workload_queue *queue = &workload_queues[slot % WORKLOAD_TARGETS];
+        uint64_t at;
+        int64_t floor = workload_offset_floor(slot, &at);
+        int64_t offset = consumer_offset_find(machine->broker.offsets, slice_of_text(workload_group(slot)), slice_of_text(queue->topic), queue->id);
+        if (floor > 0 && offset < floor && !checker_loss_excused(at))
+            violation(machine->id, "group %s stands at offset %lld of queue %d, %lld was acknowledged", workload_group(slot), (long long)offset,
+                      slot % WORKLOAD_TARGETS, (long long)floor);
+        if (offset > workload_offset_sent(slot))
+            violation(machine->id, "group %s stands at offset %lld of queue %d, which nobody committed", workload_group(slot), (long long)offset,
+                      slot % WORKLOAD_TARGETS);
+    }
 }
 
 void checker_final(void)
@@ -756,23 +868,11 @@ void checker_final(void)
         if (i > 1)
             compare_logs(machine);
         check_queues(machine);
+        check_offsets(machine);
         compare_with_rebuild(machine);
         if (sim_env_unreserved_pages(&machine->disk) != 0)
             violation(machine->id, "a page was written through a mapping without a block on the disk");
     }
-    for (size_t n = 0; n < workload_count(); n++) {
-        const struct client_call *call = workload_at(n);
-        if (call->outcome != CALL_ACKNOWLEDGED)
-            continue;
-        if (call->committed == 0) {
-            if (!checker_loss_excused(call->acknowledged_at))
-                violation(0, "call %zu was acknowledged and is gone", n);
-            continue;
-        }
-        if (call->committed != call->request.index + 1 || committed[call->committed].position != (uint64_t)call->request.position ||
-            (!call->metadata && (committed[call->committed].queue != call->queue || committed[call->committed].queue_offset != call->queue_offset)))
-            violation(0, "call %zu was acknowledged and stands elsewhere", n);
-        if (!call->metadata && chance_of(30))
-            check_key(world.machines[chance((uint64_t)world.nodes) + 1], call);
-    }
+    for (size_t n = 0; n < workload_count(); n++)
+        check_call(workload_at(n));
 }

@@ -8,20 +8,36 @@
 #include "dledger/replica.h"
 #include "tests/sim/machine.h"
 
+enum call_kind { CALL_PLAIN, CALL_DELAYED, CALL_HALF, CALL_END, CALL_OFFSET, CALL_QUERY, CALL_LOCK, CALL_UNLOCK, CALL_METADATA };
+
 /* One client call, remembered for good. */
 struct client_call {
-    struct append_entry_request request; /* first */
-    uint64_t number;  /* position in the list of calls, written into body or record */
+    uint64_t number; /* position in the list of calls, written into the body of a message */
+    enum call_kind kind;
     int node;
     uint32_t life;
-    bool metadata;
-    int queue;        /* place in the workload's list of queues */
-    int64_t queue_offset;
+    bool oneway;
+    enum { CALL_WAITS, CALL_ACKNOWLEDGED, CALL_UNKNOWN } outcome;
+    uint64_t sent_at, acknowledged_at;
+
+    /* messages */
+    int queue;  /* that it is sent to, place in the workload's list */
+    int stored; /* where it waits: the same for a plain one */
     uint32_t body_size;
     uint64_t body_seed;
-    enum { CALL_WAITS, CALL_ACKNOWLEDGED, CALL_UNKNOWN } outcome;
-    uint64_t acknowledged_at;
+    int64_t queue_offset, physical_offset; /* as answered */
+    int64_t newest_before; /* acknowledged in `stored` when this one was sent */
     uint64_t committed; /* Raft index at which it stands in the committed log, 0 = not there */
+    uint64_t delivered; /* and at which it stands under its real topic: delayed, or committed half messages */
+    uint64_t given_up;  /* and in the topic of half messages that nobody decided */
+    bool commit_asked, rollback_asked; /* half messages */
+    uint64_t commit_acknowledged_at, rollback_acknowledged_at; /* 0 = not */
+
+    uint64_t half; /* decisions: number of the call */
+    bool commits;
+    int slot;      /* consumer offsets, or the queue of a lock */
+    int64_t value; /* offset: committed, or known to be acknowledged when it was asked for */
+    int client;    /* locks */
 };
 
 void checker_init(void);
@@ -32,14 +48,18 @@ void checker_machine(struct machine *machine);
 /* A process has recovered its files / begins to run. */
 void checker_started(struct machine *machine);
 void checker_sending(struct machine *machine, uint64_t to, const struct peer_message *message);
-void checker_applied(struct machine *machine, uint64_t index, const struct message_dispatch *dispatch, struct slice record, bool replay);
+/* dispatch NULL: a metadata record. */
+void checker_applied(struct machine *machine, uint64_t index, const struct message_dispatch *dispatch, bool replay);
 void checker_snapshot(struct machine *machine, uint64_t index);
-void checker_acknowledged(struct client_call *call);
+void checker_acknowledged(struct client_call *call); /* a message */
+/* Leads in the highest term in which anybody ever led. */
+bool checker_leads_newest(const struct machine *machine);
 /* Before the disk of a machine loses something. */
 void checker_forgets(struct machine *machine, bool wiped);
 /* Class A: has a majority lost what it had acknowledged, at this moment or since then? */
 bool checker_loss_excused(uint64_t acknowledged_at);
 
+uint64_t checker_delayed_waiting(void);
 uint64_t checker_committed(void); /* Raft index of the newest committed entry */
 /* All are alike, down to the bytes; everything acknowledged is where it was said to be. */
 void checker_final(void);

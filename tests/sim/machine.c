@@ -2,13 +2,20 @@
 #include "tests/sim/machine.h"
 
 #include <assert.h>
+#include <bsd/sys/queue.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "broker/broker_parts.h"
+#include "broker/remoting_server.h"
+#include "broker/topic_config.h"
+#include "dledger/replica_internal.h"
+#include "broker/metadata.h"
 #include "store/index_service.h"
 #include "tests/sim/checker.h"
+#include "tests/sim/commit_log.h"
 #include "tests/sim/workload.h"
 
 #define ROOT "/d"
@@ -73,6 +80,7 @@ static uint64_t clock_now(const struct machine *machine)
 void machine_clock(struct machine *machine)
 {
     machine->disk.own_clock.monotonic_us = clock_now(machine);
+    machine->loop.now_ms = machine->disk.own_clock.monotonic_us / 1000;
     machine->disk.own_clock.wall_ms = 1600000000000 + (int64_t)(world.now / 1000) + machine->wall_skew_ms;
 }
 
@@ -210,41 +218,49 @@ static void cb_metadata(void *context, uint64_t index, struct slice record, bool
     struct machine *machine = context;
     if (machine->disk.dead)
         return;
-    if (!replay) {
-        table_apply(&machine->table, record);
-        if (world.options.bug == BUG_APPLY_TWICE && chance_of(20))
-            table_apply(&machine->table, record);
-    }
-    checker_applied(machine, index + 1, NULL, record, replay);
+    machine->callbacks.apply_metadata(&machine->broker, index, record, replay);
+    if (!replay && world.options.bug == BUG_APPLY_TWICE && chance_of(20))
+        machine->broker.topics->version.counter++;
+    checker_applied(machine, index + 1, NULL, replay);
 }
 
 static void cb_message(void *context, uint64_t index, const struct message_dispatch *dispatch, struct slice trailer, bool replay)
 {
     struct machine *machine = context;
-    (void)trailer;
-    if (!machine->disk.dead)
-        checker_applied(machine, index + 1, dispatch, slice_of(NULL, 0), replay);
+    if (machine->disk.dead)
+        return;
+    machine->callbacks.apply_message(&machine->broker, index, dispatch, trailer, replay);
+    checker_applied(machine, index + 1, dispatch, replay);
 }
 
-static void cb_nothing(void *context)
+static void cb_applied(void *context)
 {
-    (void)context;
+    struct machine *machine = context;
+    if (!machine->disk.dead)
+        machine->callbacks.applied(&machine->broker);
 }
 
 static int cb_snapshot(void *context, uint64_t index, struct buffer *out)
 {
     struct machine *machine = context;
     checker_snapshot(machine, index + 1);
-    table_save(&machine->table, out);
-    return 0;
+    return machine->callbacks.snapshot(&machine->broker, index, out);
 }
 
 static int cb_restore(void *context, struct slice snapshot)
 {
     struct machine *machine = context;
-    if (!table_load(&machine->table, snapshot))
+    int rv = machine->callbacks.restore(&machine->broker, snapshot);
+    if (rv != 0)
         violation(machine->id, "a metadata snapshot of %zu bytes is handed back", snapshot.size);
-    return 0;
+    return rv;
+}
+
+static void cb_role_changed(void *context)
+{
+    struct machine *machine = context;
+    if (!machine->disk.dead && machine->broker.metadata != NULL)
+        machine->callbacks.role_changed(&machine->broker);
 }
 
 static void cb_failed(void *context, const struct error *error)
@@ -328,6 +344,72 @@ static void on_restart_failed(struct machine *machine, const struct error *error
     machine_start_at(machine, world.now + chance_between(10 * MS, 1 * SECOND));
 }
 
+void machine_store_config(struct message_store_config *config, bool index)
+{
+    *config = (struct message_store_config){
+        .root = ROOT,
+        .consume_queue_file_size = 20 * 300,
+        .index_slots = 64,
+        .index_entries = 512,
+        .index_enable = index,
+        .delay_level_ms = workload_delay_level_ms,
+        .delay_levels = WORKLOAD_DELAY_LEVELS,
+    };
+}
+
+void machine_open_broker(struct broker *broker, struct loop *loop, struct env *env, struct machine *machine)
+{
+    struct error error = {0};
+    static struct remoting_server nobody; /* is connected: clients come as those of a follower do */
+    memset(broker, 0, sizeof *broker);
+    broker->server = &nobody;
+    broker->loop = &loop->uv;
+    broker->env = *env;
+    broker->log = commit_log_of(machine);
+    struct broker_config *config = &broker->config;
+    config->broker_cluster_name = "C";
+    config->broker_name = "b";
+    config->broker_ip1 = "127.0.0.1";
+    config->region_id = "r";
+    config->group = "g";
+    config->self_id = machine->name;
+    config->dleger_peers = "";
+    config->store_path_root_dir = ROOT;
+    config->msg_trace_topic_name = "RMQ_SYS_TRACE_TOPIC";
+    config->listen_port = 10911;
+    config->default_topic_queue_nums = 4;
+    config->auto_create_topic_enable = true;
+    config->auto_create_subscription_group = true;
+    config->cluster_topic_enable = true;
+    config->broker_topic_enable = true;
+    config->broker_permission = BROKER_PERM_READ | BROKER_PERM_WRITE;
+    config->max_message_size = 1 << 20;
+    config->max_msgs_num_batch = 64;
+    config->held_pulls_max = 16;
+    config->buffer_memory_max = 1 << 30;
+    config->transaction_time_out = 1000;
+    config->transaction_check_interval = 500;
+    config->transaction_check_max = world.gives_up_halves ? 0 : 15;
+    config->file_reserved_time = 720000;
+    config->sync_flush = world.class_b;
+    config->delay_levels = WORKLOAD_DELAY_LEVELS;
+    memcpy(config->delay_level_ms, workload_delay_level_ms, (WORKLOAD_DELAY_LEVELS + 1) * sizeof *workload_delay_level_ms);
+    message_host_parse(SLICE_LITERAL("127.0.0.1:10911"), &broker->store_host);
+    snprintf(broker->address, sizeof broker->address, "127.0.0.1:10911");
+    if (broker_parts_open(broker, &error) != 0) {
+        fprintf(stderr, "%s\n", error.message);
+        abort();
+    }
+}
+
+/* What waited for the log has been told. */
+static void close_broker(struct machine *machine)
+{
+    broker_parts_close(&machine->broker);
+    loop_run_closing(&machine->loop);
+    broker_parts_free(&machine->broker);
+}
+
 void machine_start(struct machine *machine)
 {
     static const char *const peers[] = {
@@ -347,16 +429,10 @@ void machine_start(struct machine *machine)
         .max_wait_ms = 2500,
         .force_start = world.options.bug == BUG_NEVER_MUTE && world.now > 101 * SECOND, /* not at the first start of all */
     };
-    struct dledger_callbacks callbacks = {machine,    cb_metadata, cb_message, cb_nothing, cb_snapshot,
-                                          cb_restore, cb_nothing,  NULL,       NULL,       cb_failed};
+    struct dledger_callbacks callbacks = {machine,    cb_metadata,     cb_message, cb_applied, cb_snapshot,
+                                          cb_restore, cb_role_changed, NULL,       NULL,       cb_failed};
     struct replica_io io = {machine, io_send, io_cut, io_sync, io_reserve, io_save, io_hello_changed};
-    struct message_store_config config = {
-        .root = ROOT,
-        .consume_queue_file_size = 20 * 300,
-        .index_slots = 64,
-        .index_entries = 512,
-        .index_enable = true,
-    };
+    struct message_store_config config;
     struct error error = {0};
     struct sim_fault fault = machine->disk.fault; /* chaos may want the start itself to fail */
 
@@ -371,7 +447,9 @@ void machine_start(struct machine *machine)
     machine->clean = false;
     machine->cut_when_dead = machine->cut_when_dead && fault.kill;
     machine->io_error_wanted = fault.calls != 0 && !fault.kill;
-    memset(&machine->table, 0, sizeof machine->table);
+    machine->early = NULL;
+    memset(&machine->pauses, 0, sizeof machine->pauses);
+    loop_init(&machine->loop, 0);
     machine_clock(machine);
     world.stats->starts++;
     TRACE(1, machine->id, "starts");
@@ -385,14 +463,19 @@ void machine_start(struct machine *machine)
         machine->replica.votes.voted_for = 0;
     }
     checker_started(machine);
-    if (message_store_open(&machine->store, &machine->env, &config, &machine->view, &error) != 0) {
+    machine_open_broker(&machine->broker, &machine->loop, &machine->env, machine);
+    broker_parts_callbacks(&machine->broker, &machine->callbacks);
+    machine_store_config(&config, true);
+    if (message_store_open(&machine->broker.store, &machine->env, &config, &machine->view, &error) != 0) {
         replica_close(&machine->replica);
+        close_broker(machine);
         on_restart_failed(machine, &error);
         return;
     }
-    if (replica_start(&machine->replica, &machine->store, &error) != 0) {
+    if (replica_start(&machine->replica, &machine->broker.store, &error) != 0) {
         replica_close(&machine->replica);
-        message_store_close(&machine->store);
+        message_store_close(&machine->broker.store);
+        close_broker(machine);
         on_restart_failed(machine, &error);
         return;
     }
@@ -400,9 +483,9 @@ void machine_start(struct machine *machine)
         machine_died(machine);
         return;
     }
-    const struct index_service *index = machine->store.index;
+    const struct index_service *index = machine->broker.store.index;
     TRACE(2, machine->id, "queues and index complete up to %lld (checkpoint %llu, synced %llu, same boot %d), %zu index files from %lld to %lld, applied %llu",
-          (long long)machine->store.recovered_position, (unsigned long long)machine->replica.checkpoint.dispatched_position,
+          (long long)machine->broker.store.recovered_position, (unsigned long long)machine->replica.checkpoint.dispatched_position,
           (unsigned long long)machine->replica.checkpoint.synced_dispatched_position, machine->replica.same_boot, index->count,
           index->count == 0 ? 0 : (long long)index->files[0]->begin_physical_offset,
           index->count == 0 ? 0 : (long long)index->files[index->count - 1]->end_physical_offset, (unsigned long long)machine->replica.applied);
@@ -418,8 +501,10 @@ static void close_process(struct machine *machine, bool silent)
         if (machine->jobs[i].out)
             job_back(machine, (enum machine_job_kind)i);
     }
+    replica_fail_pending(&machine->replica, ERROR_STOPPED); /* gives the memory back; nobody hears of it */
     replica_close(&machine->replica);
-    message_store_close(&machine->store);
+    message_store_close(&machine->broker.store);
+    close_broker(machine);
     network_end(machine, silent);
     forget_process(machine);
 }
@@ -548,7 +633,8 @@ static void on_stop_step(const struct world_event *event)
     bool clean = replica->checkpoint.clean && replica->save.result == 0;
     TRACE(1, machine->id, "has stopped cleanly");
     replica_close(replica);
-    message_store_close(&machine->store);
+    message_store_close(&machine->broker.store);
+    close_broker(machine);
     network_end(machine, false);
     forget_process(machine);
     machine->clean = clean;
@@ -584,8 +670,19 @@ static void look_at_failure(struct machine *machine)
         violation(machine->id, "stops for good: %s", replica->failure.message);
 }
 
+static void answer_early(struct machine *machine)
+{
+    struct append_entry_request *request = machine->early;
+    machine->early = NULL;
+    if (request == NULL)
+        return;
+    request->code = 0;
+    request->done(request);
+}
+
 static bool turn(struct machine *machine)
 {
+    answer_early(machine);
     bool more = replica_turn(&machine->replica);
     if (machine->disk.dead)
         return false;
@@ -605,6 +702,9 @@ static bool turn(struct machine *machine)
 static uint64_t deadline(const struct machine *machine)
 {
     uint64_t due = replica_deadline_us(&machine->replica);
+    uint64_t timer_ms = loop_due_ms(&machine->loop);
+    if (timer_ms != UINT64_MAX && timer_ms * 1000 < due)
+        due = timer_ms * 1000;
     return due == UINT64_MAX ? UINT64_MAX : due + machine->boot_us;
 }
 
@@ -620,7 +720,7 @@ void machine_after(struct machine *machine)
     machine_wake(machine, world.now + chance(20));
 }
 
-enum work { WORK_MESSAGES, WORK_TICK, WORK_CALLS, WORK_SYNCED, WORK_RESERVED, WORK_SAVED, WORKS };
+enum work { WORK_MESSAGES, WORK_TICK, WORK_TIMERS, WORK_CALLS, WORK_SYNCED, WORK_RESERVED, WORK_SAVED, WORKS };
 
 static bool do_one(struct machine *machine, enum work work)
 {
@@ -628,10 +728,12 @@ static bool do_one(struct machine *machine, enum work work)
     case WORK_MESSAGES:
         return network_handle_one(machine);
     case WORK_TICK:
-        if (machine->stopping || deadline(machine) > world.now)
+        if (machine->stopping || replica_deadline_us(&machine->replica) > machine->disk.own_clock.monotonic_us)
             return false;
         replica_tick(&machine->replica);
         return true;
+    case WORK_TIMERS:
+        return loop_run_timer(&machine->loop);
     case WORK_CALLS:
         if (machine->client_calls == 0)
             return false;
@@ -663,6 +765,7 @@ static void on_wake(const struct world_event *event)
         return;
     machine->wake_at = UINT64_MAX;
     machine_clock(machine);
+    pause_watch_turn(&machine->pauses, &machine->replica, machine->disk.own_clock.monotonic_us / 1000);
     for (int handled = 0; left > 0 && handled < 200; handled++) {
         enum work work = (enum work)chance(WORKS);
         if (empty[work])

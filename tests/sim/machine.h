@@ -1,4 +1,5 @@
-/* One machine with its disk, clock and loop, and the member that runs on it: the real replica, ledger and message store over sim_env.
+/* One machine with its disk, clock and loop, and the member that runs on it: the real replica, ledger and message store, and a broker's
+ * parts: topics, groups, offsets, locks, delay, transactions, the processors of requests.
  *
  * The loop does what dledger_commit_log and libuv do in the product: takes what has arrived in some order, runs what is due, ends its turn. A
  * machine is dead (power), its process dead, paused, or running.
@@ -6,10 +7,12 @@
 #ifndef LEDGERMQ_TESTS_SIM_MACHINE_H
 #define LEDGERMQ_TESTS_SIM_MACHINE_H
 
+#include "broker/broker.h"
+#include "dledger/pause_watch.h"
 #include "dledger/replica.h"
 #include "tests/lib/sim_env.h"
+#include "tests/sim/loop.h"
 #include "tests/sim/network.h"
-#include "tests/sim/table.h"
 #include "tests/sim/world.h"
 
 enum machine_job_kind { JOB_SYNC, JOB_RESERVE, JOB_SAVE, JOBS };
@@ -33,9 +36,12 @@ struct machine {
     struct env_file *vote_handle; /* for the seeded bugs */
     struct env_file *segment_handles[64];
     struct replica replica;
-    struct message_store store;
     struct log_view view;
-    struct table table; /* metadata */
+    struct loop loop;
+    struct broker broker; /* its parts that need no sockets, and its store */
+    struct dledger_callbacks callbacks; /* of the broker, behind the checker's */
+    struct pause_watch pauses;
+    struct append_entry_request *early; /* for a seeded bug */
 
     bool up;            /* a process runs */
     bool powered;
@@ -82,6 +88,10 @@ struct machine {
     uint64_t granted_term;
     int granted_to;
 };
+
+/* Makes a broker's parts on a log, for a member or for a rebuild from its log. */
+void machine_open_broker(struct broker *broker, struct loop *loop, struct env *env, struct machine *machine);
+void machine_store_config(struct message_store_config *config, bool index);
 
 void machine_init(struct machine *machine, int id);
 void machine_close(struct machine *machine);

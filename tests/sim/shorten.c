@@ -7,6 +7,8 @@
 #include "dledger/raft_driver.h"
 #include "tests/sim/runs.h"
 
+#define LINES_MAX 40u /* a longer schedule is only told by its numbers */
+
 void print_command(const struct settings *settings, uint64_t seed)
 {
     const struct world_options *options = &settings->options;
@@ -40,7 +42,7 @@ static void print_schedule(const struct settings *settings, uint64_t seed, const
         }
     }
     printf(" --verbose\n");
-    for (uint32_t i = 0; i < schedule->count; i++) {
+    for (uint32_t i = 0; i < schedule->count && count <= LINES_MAX; i++) {
         const struct world_fault *fault = &schedule->faults[i];
         if (fault->kind < CHAOS_KINDS && !left_out[i])
             printf("    %10.3f ms  fault %u: %s, n%d\n", (double)fault->at / 1000.0, i, chaos_names[fault->kind], fault->node - 1);

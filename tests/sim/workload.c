@@ -1,3 +1,5 @@
+/* A call: its kind is drawn -> its frame is handed to the leader as one that a follower forwards -> the real processors answer, now or later, through
+ * dledger_commit_log_forward_answer -> the checker compares the answer with the committed log. */
 #include "tests/sim/workload.h"
 
 #include <assert.h>
@@ -5,13 +7,42 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct workload_queue workload_queues[WORKLOAD_QUEUES] = {{"orders", 0}, {"orders", 1},  {"orders", 2}, {"orders", 3},
-                                                                {"bills", 0},  {"bills", 16}, {"rare", 0}};
+#include "broker/forward.h"
+#include "proto/remoting_command.h"
+#include "proto/topic_validator.h"
+
+#define DECISIONS_MAX 512
+#define LOCK_CLIENTS 3
+#define LOCK_QUEUES 2
+#define LOCK_TRUST (30 * SECOND) /* a client trusts a lock no longer */
+#define LOCK_GROUP "ordered"
+
+enum request_kind { SEND_MESSAGE = 10, QUERY_OFFSET = 14, UPDATE_OFFSET = 15, CREATE_TOPIC = 17, END_TRANSACTION = 37, LOCK = 41, UNLOCK = 42,
+               CREATE_GROUP = 200, DELETE_GROUP = 207, DELETE_TOPIC = 215 };
+
+const struct workload_queue workload_queues[WORKLOAD_QUEUES] = {
+    {"orders", 0}, {"orders", 1}, {"orders", 2}, {"orders", 3}, {"bills", 0}, {"bills", 3}, {"rare", 0},
+    {TOPIC_SCHEDULE, 0}, {TOPIC_SCHEDULE, 1}, {TOPIC_SCHEDULE, 2}, {TOPIC_TRANS_HALF, 0}, {TOPIC_TRANS_OP_HALF, 0}, {TOPIC_TRANS_CHECK_MAX_TIME, 0},
+};
+const int64_t workload_delay_level_ms[WORKLOAD_DELAY_LEVELS + 1] = {0, 100, 700, 2000};
 
 static struct client_call **calls;
 static size_t call_count, call_capacity;
 static uint64_t acknowledged;
 static bool running;
+static struct buffer frame;
+static int64_t newest_acknowledged[WORKLOAD_QUEUES]; /* queue offset */
+static uint64_t decisions[DECISIONS_MAX]; /* half messages whose decision is due */
+static unsigned decision_count;
+static struct {
+    int64_t sent, floor;
+    uint64_t floor_at;
+} slots[WORKLOAD_SLOTS];
+static struct {
+    int owner; /* -1 = nobody */
+    uint64_t until;
+    uint64_t released_at[LOCK_CLIENTS]; /* when it last said that it lets go */
+} locks[LOCK_QUEUES];
 
 void workload_init(void)
 {
@@ -19,6 +50,14 @@ void workload_init(void)
     call_count = call_capacity = 0;
     acknowledged = 0;
     running = false;
+    decision_count = 0;
+    buffer_init(&frame, 0);
+    memset(slots, 0, sizeof slots);
+    memset(locks, 0, sizeof locks);
+    for (int i = 0; i < WORKLOAD_QUEUES; i++)
+        newest_acknowledged[i] = -1;
+    for (int i = 0; i < LOCK_QUEUES; i++)
+        locks[i].owner = -1;
 }
 
 void workload_close(void)
@@ -26,6 +65,7 @@ void workload_close(void)
     for (size_t i = 0; i < call_count; i++)
         free(calls[i]);
     free(calls);
+    buffer_close(&frame);
 }
 
 size_t workload_count(void)
@@ -57,6 +97,22 @@ int workload_queue_of(struct slice topic, int32_t id)
     return -1;
 }
 
+int64_t workload_offset_floor(int slot, uint64_t *acknowledged_at)
+{
+    *acknowledged_at = slots[slot].floor_at;
+    return slots[slot].floor;
+}
+
+int64_t workload_offset_sent(int slot)
+{
+    return slots[slot].sent;
+}
+
+const char *workload_group(int slot)
+{
+    return slot / WORKLOAD_TARGETS == 0 ? "readers" : "writers";
+}
+
 /* ---- bodies: made from a number, so that each byte can be checked ---- */
 
 static void fill_body(const struct client_call *call, uint8_t *body)
@@ -77,15 +133,15 @@ struct client_call *workload_of_message(struct slice bytes)
     if (message_record_decode(bytes, true, &record) != 0 || record.body.size < 8 || record.body.size > sizeof expected)
         return NULL;
     struct client_call *call = workload_at(load_u64(record.body.data));
-    if (call == NULL || call->metadata || call->body_size != record.body.size)
+    if (call == NULL || call->kind > CALL_HALF || call->body_size != record.body.size)
         return NULL;
     fill_body(call, expected);
     return memcmp(expected, record.body.data, record.body.size) == 0 ? call : NULL;
 }
 
-/* ---- calls ---- */
+/* ---- frames ---- */
 
-static struct client_call *new_call(struct machine *machine)
+static struct client_call *new_call(struct machine *machine, enum call_kind kind)
 {
     if (call_count == call_capacity) {
         call_capacity = call_capacity == 0 ? 1024 : call_capacity * 2;
@@ -95,118 +151,70 @@ static struct client_call *new_call(struct machine *machine)
     struct client_call *call = calloc(1, sizeof *call);
     assert(call != NULL);
     call->number = call_count;
+    call->kind = kind;
     call->node = machine->id;
     call->life = machine->life;
+    call->sent_at = world.now;
     calls[call_count++] = call;
     world.stats->sends++;
     return call;
 }
 
-static void on_done(struct append_entry_request *request)
+static void begin(struct remoting_writer *writer, enum request_kind code, bool oneway)
 {
-    struct client_call *call = (struct client_call *)request;
-    struct machine *machine = world.machines[call->node];
-    if (machine->disk.dead || call->life != machine->life)
-        return; /* it died before it could answer */
-    if (call->outcome != CALL_WAITS) {
-        if (world.options.bug == BUG_EARLY_ANSWER)
-            return;
-        violation(call->node, "call %llu is answered twice", (unsigned long long)call->number);
-    }
-    if (request->code != 0) {
-        call->outcome = CALL_UNKNOWN;
-        world.stats->unknown++;
-        return;
-    }
-    acknowledged++;
-    world.stats->acknowledged++;
-    checker_acknowledged(call);
+    buffer_clear(&frame);
+    remoting_writer_begin_request(writer, &frame, REMOTING_BINARY, (int32_t)code, (int32_t)call_count, oneway ? REMOTING_FLAG_ONEWAY : 0);
 }
 
-static void append(struct machine *machine, enum ledger_entry_kind kind, struct client_call *call)
+static void submit(struct machine *machine, struct remoting_writer *writer, const struct client_call *call)
 {
-    call->request.done = on_done;
-    replica_append(&machine->replica, kind, &call->request);
-    if (world.options.bug == BUG_EARLY_ANSWER && chance_of(20)) {
-        call->outcome = CALL_ACKNOWLEDGED;
-        call->acknowledged_at = world.now;
-    }
+    remoting_writer_end(writer, 0);
+    assert(!frame.failed);
+    forward_received(machine->broker.forward, call->number, SLICE_LITERAL("127.0.0.1:1"), frame.data, frame.size);
 }
 
-static void refused(int code)
-{
-    world.stats->refused++;
-    world.stats->full_disk_refusals += code == ERROR_NO_SPACE;
-}
+/* ---- messages ---- */
 
-static void send_record(struct machine *machine)
+static void send_message(struct machine *machine, enum call_kind kind)
 {
-    int64_t offset;
-    int code;
-    uint8_t *room = replica_reserve(&machine->replica, TABLE_RECORD_SIZE, &offset, &code);
-    if (room == NULL) {
-        refused(code);
-        return;
-    }
-    struct client_call *call = new_call(machine);
-    call->metadata = true;
-    table_record_encode(room, (unsigned)chance(TABLE_KEYS), chance(UINT64_MAX), call->number);
-    world.stats->metadata++;
-    append(machine, LEDGER_ENTRY_METADATA, call);
-}
-
-static void send_message(struct machine *machine)
-{
-    int place = chance_of(10) ? WORKLOAD_QUEUES - 1 : (int)chance(WORKLOAD_QUEUES - 1);
-    const struct workload_queue *target = &workload_queues[place];
-    struct error error = {0};
-    struct consume_queue *queue = message_store_queue(&machine->store, slice_of_text(target->topic), target->id, true, &error);
-    uint8_t properties[64];
-    char key[24];
-    int64_t offset;
-    int code;
-    static uint8_t body[1 << 17];
-    uint32_t body_size = 8 + (uint32_t)(chance_of(900) ? chance(200) : chance_skewed(world.body_max));
-
-    if (queue == NULL) {
-        refused(error.code);
-        return;
-    }
-    workload_key(call_count, key);
-    int properties_size = snprintf((char *)properties, sizeof properties, "UNIQ_KEY\001%s\002TAGS\001t%d", key, (int)chance(3));
-    struct message_record record = {
-        .queue_id = target->id,
-        .topic = slice_of_text(target->topic),
-        .store_timestamp_ms = env_now_ms(&machine->env),
-        .born_timestamp_ms = env_now_ms(&machine->env),
-        .properties = slice_of(properties, (size_t)properties_size),
-        .body = slice_of(body, body_size),
-    };
-    message_host_parse(SLICE_LITERAL("127.0.0.1:1"), &record.born_host);
-    message_host_parse(SLICE_LITERAL("127.0.0.1:2"), &record.store_host);
-    uint8_t *room = replica_reserve(&machine->replica, message_record_size(&record), &offset, &code);
-    if (room == NULL) {
-        refused(code);
-        return;
-    }
-    struct client_call *call = new_call(machine);
-    call->queue = place;
-    call->body_size = body_size;
+    struct client_call *call = new_call(machine, kind);
+    struct remoting_writer writer;
+    char properties[128], key[24];
+    call->queue = chance_of(10) ? WORKLOAD_TARGETS - 1 : (int)chance(WORKLOAD_TARGETS - 1);
+    call->stored = kind == CALL_DELAYED ? WORKLOAD_SCHEDULE + (int)chance(WORKLOAD_DELAY_LEVELS) : kind == CALL_HALF ? WORKLOAD_HALF : call->queue;
+    call->body_size = 8 + (uint32_t)(chance_of(900) ? chance(200) : chance_skewed(world.body_max));
     call->body_seed = chance(UINT64_MAX);
+    call->newest_before = newest_acknowledged[call->stored];
+    workload_key(call->number, key);
+    int size = snprintf(properties, sizeof properties, "UNIQ_KEY\001%s\002TAGS\001t%d", key, (int)chance(3));
+    if (kind == CALL_DELAYED)
+        size += snprintf(properties + size, sizeof properties - (size_t)size, "\002DELAY\001%d", call->stored - WORKLOAD_SCHEDULE + 1);
+    if (kind == CALL_HALF)
+        size += snprintf(properties + size, sizeof properties - (size_t)size, "\002TRAN_MSG\001true\002PGROUP\001payers");
+
+    begin(&writer, SEND_MESSAGE, false);
+    remoting_writer_ext_text(&writer, "producerGroup", "payers");
+    remoting_writer_ext_text(&writer, "topic", workload_queues[call->queue].topic);
+    remoting_writer_ext_text(&writer, "defaultTopic", TOPIC_AUTO_CREATE);
+    remoting_writer_ext_i64(&writer, "defaultTopicQueueNums", 4);
+    remoting_writer_ext_i64(&writer, "queueId", workload_queues[call->queue].id);
+    remoting_writer_ext_i64(&writer, "sysFlag", kind == CALL_HALF ? MESSAGE_TRANSACTION_PREPARED : 0);
+    remoting_writer_ext_i64(&writer, "bornTimestamp", env_now_ms(&machine->env));
+    remoting_writer_ext_i64(&writer, "flag", 0);
+    remoting_writer_ext(&writer, "properties", slice_of(properties, (size_t)size));
+    remoting_writer_body(&writer);
+    uint8_t *body = buffer_reserve(&frame, call->body_size);
+    assert(body != NULL);
     fill_body(call, body);
-    if (world.options.bug == BUG_QUEUE_SHIFT && chance_of(5))
-        queue->append_offset++;
-    record.physical_offset = offset;
-    record.queue_offset = call->queue_offset = queue->append_offset++;
-    message_record_encode(&record, slice_of(NULL, 0), room);
-    append(machine, LEDGER_ENTRY_MESSAGE, call);
+    frame.size += call->body_size;
+    submit(machine, &writer, call);
 }
 
 /* What DLedger's own client appends, and nobody here waits for: a record that says it is the queue's next message, and is none. */
 static void send_raw(struct machine *machine)
 {
-    const struct workload_queue *target = &workload_queues[chance(WORKLOAD_QUEUES)];
-    const struct consume_queue *queue = message_store_queue(&machine->store, slice_of_text(target->topic), target->id, false, NULL);
+    const struct workload_queue *target = &workload_queues[chance(WORKLOAD_TARGETS)];
+    const struct consume_queue *queue = message_store_queue(&machine->broker.store, slice_of_text(target->topic), target->id, false, NULL);
     struct message_record record = {
         .queue_id = target->id,
         .queue_offset = queue == NULL ? 0 : queue->append_offset,
@@ -219,15 +227,263 @@ static void send_raw(struct machine *machine)
     message_host_parse(SLICE_LITERAL("127.0.0.1:1"), &record.born_host);
     message_host_parse(SLICE_LITERAL("127.0.0.1:2"), &record.store_host);
     uint8_t *room = replica_reserve(&machine->replica, message_record_size(&record), &offset, &code);
-    if (room == NULL) {
-        refused(code);
+    if (room == NULL)
         return;
-    }
     record.physical_offset = offset;
     message_record_encode(&record, slice_of(NULL, 0), room);
     world.stats->raw++;
     replica_append(&machine->replica, LEDGER_ENTRY_RAW, NULL);
 }
+
+/* ---- transactions ---- */
+
+static void decide_later(uint64_t half)
+{
+    if (decision_count < DECISIONS_MAX)
+        decisions[decision_count++] = half;
+}
+
+static void on_decision(const struct world_event *event)
+{
+    decide_later(event->value);
+}
+
+static void end_transaction(struct machine *machine)
+{
+    unsigned place = (unsigned)chance(decision_count);
+    struct client_call *half = calls[decisions[place]];
+    struct remoting_writer writer;
+    decisions[place] = decisions[--decision_count];
+    struct client_call *call = new_call(machine, CALL_END);
+    char key[24];
+    call->half = half->number;
+    /* Now and then a client changes its mind. */
+    call->commits = chance_of(50) ? chance_of(500) : half->number % 3 != 0;
+    half->commit_asked = half->commit_asked || call->commits;
+    half->rollback_asked = half->rollback_asked || !call->commits;
+    workload_key(half->number, key);
+    begin(&writer, END_TRANSACTION, false);
+    remoting_writer_ext_text(&writer, "producerGroup", "payers");
+    remoting_writer_ext_i64(&writer, "tranStateTableOffset", half->queue_offset);
+    remoting_writer_ext_i64(&writer, "commitLogOffset", half->physical_offset);
+    remoting_writer_ext_i64(&writer, "commitOrRollback", call->commits ? MESSAGE_TRANSACTION_COMMIT : MESSAGE_TRANSACTION_ROLLBACK);
+    remoting_writer_ext_bool(&writer, "fromTransactionCheck", false);
+    remoting_writer_ext_text(&writer, "msgId", key);
+    remoting_writer_ext_text(&writer, "transactionId", key);
+    submit(machine, &writer, call);
+}
+
+/* ---- consumers ---- */
+
+static void commit_offset(struct machine *machine)
+{
+    struct client_call *call = new_call(machine, CALL_OFFSET);
+    struct remoting_writer writer;
+    call->slot = (int)chance(WORKLOAD_SLOTS);
+    call->oneway = chance_of(300);
+    call->value = ++slots[call->slot].sent;
+    const struct workload_queue *queue = &workload_queues[call->slot % WORKLOAD_TARGETS];
+    begin(&writer, UPDATE_OFFSET, call->oneway);
+    remoting_writer_ext_text(&writer, "consumerGroup", workload_group(call->slot));
+    remoting_writer_ext_text(&writer, "topic", queue->topic);
+    remoting_writer_ext_i64(&writer, "queueId", queue->id);
+    remoting_writer_ext_i64(&writer, "commitOffset", call->value);
+    submit(machine, &writer, call);
+}
+
+static void query_offset(struct machine *machine)
+{
+    struct client_call *call = new_call(machine, CALL_QUERY);
+    struct remoting_writer writer;
+    call->slot = (int)chance(WORKLOAD_SLOTS);
+    call->value = slots[call->slot].floor;
+    const struct workload_queue *queue = &workload_queues[call->slot % WORKLOAD_TARGETS];
+    begin(&writer, QUERY_OFFSET, false);
+    remoting_writer_ext_text(&writer, "consumerGroup", workload_group(call->slot));
+    remoting_writer_ext_text(&writer, "topic", queue->topic);
+    remoting_writer_ext_i64(&writer, "queueId", queue->id);
+    submit(machine, &writer, call);
+}
+
+static void lock_or_unlock(struct machine *machine, bool lock)
+{
+    struct client_call *call = new_call(machine, lock ? CALL_LOCK : CALL_UNLOCK);
+    struct remoting_writer writer;
+    char body[200];
+    call->slot = (int)chance(LOCK_QUEUES);
+    call->client = (int)chance(LOCK_CLIENTS);
+    if (!lock) {
+        locks[call->slot].released_at[call->client] = world.now;
+        if (locks[call->slot].owner == call->client)
+            locks[call->slot].owner = -1;
+    }
+    int size = snprintf(body, sizeof body,
+                        "{\"consumerGroup\":\"" LOCK_GROUP "\",\"clientId\":\"c%d\",\"mqSet\":[{\"topic\":\"orders\",\"brokerName\":\"b\",\"queueId\":%d}]}",
+                        call->client, call->slot);
+    begin(&writer, lock ? LOCK : UNLOCK, false);
+    remoting_writer_body(&writer);
+    buffer_append(&frame, body, (size_t)size);
+    submit(machine, &writer, call);
+}
+
+/* ---- topics and groups that nobody uses ---- */
+
+static void change_topic(struct machine *machine)
+{
+    struct client_call *call = new_call(machine, CALL_METADATA);
+    struct remoting_writer writer;
+    char name[24];
+    bool create = chance_of(650);
+    snprintf(name, sizeof name, "spare-%d", (int)chance(6));
+    begin(&writer, create ? CREATE_TOPIC : DELETE_TOPIC, false);
+    remoting_writer_ext_text(&writer, "topic", name);
+    if (create) {
+        remoting_writer_ext_text(&writer, "defaultTopic", TOPIC_AUTO_CREATE);
+        remoting_writer_ext_i64(&writer, "readQueueNums", 1 + (int64_t)chance(8));
+        remoting_writer_ext_i64(&writer, "writeQueueNums", 1 + (int64_t)chance(8));
+        remoting_writer_ext_i64(&writer, "perm", 6);
+        remoting_writer_ext_text(&writer, "topicFilterType", "SINGLE_TAG");
+        remoting_writer_ext_i64(&writer, "topicSysFlag", 0);
+        remoting_writer_ext_bool(&writer, "order", chance_of(500));
+    }
+    world.stats->metadata++;
+    submit(machine, &writer, call);
+}
+
+static void change_group(struct machine *machine)
+{
+    struct client_call *call = new_call(machine, CALL_METADATA);
+    struct remoting_writer writer;
+    char text[160];
+    int which = (int)chance(6);
+    if (chance_of(650)) {
+        int size = snprintf(text, sizeof text, "{\"groupName\":\"spare-%d\",\"consumeEnable\":true,\"retryQueueNums\":1,\"retryMaxTimes\":%d}", which,
+                            (int)chance(16));
+        begin(&writer, CREATE_GROUP, false);
+        remoting_writer_body(&writer);
+        buffer_append(&frame, text, (size_t)size);
+    } else {
+        snprintf(text, sizeof text, "spare-%d", which);
+        begin(&writer, DELETE_GROUP, false);
+        remoting_writer_ext_text(&writer, "groupName", text);
+        remoting_writer_ext_bool(&writer, "cleanOffset", true);
+    }
+    world.stats->metadata++;
+    submit(machine, &writer, call);
+}
+
+/* ---- answers ---- */
+
+static void sent(struct client_call *call, const struct remoting_command *answer)
+{
+    struct message_host host;
+    if (!message_id_parse(remoting_ext(answer, "msgId"), &host, &call->physical_offset) ||
+        !slice_to_i64(remoting_ext(answer, "queueOffset"), &call->queue_offset))
+        violation(call->node, "call %llu is answered with 0, but without place", (unsigned long long)call->number);
+    acknowledged++;
+    checker_acknowledged(call);
+    if (call->queue_offset <= call->newest_before && !checker_loss_excused(0))
+        violation(call->node, "call %llu is acknowledged at offset %lld, but another one at %lld before it was sent", (unsigned long long)call->number,
+                  (long long)call->queue_offset, (long long)call->newest_before);
+    if (call->queue_offset > newest_acknowledged[call->stored])
+        newest_acknowledged[call->stored] = call->queue_offset;
+    if (call->kind == CALL_HALF && chance_of(850))
+        world_at(world.now + chance_skewed(3 * SECOND), on_decision, 0, 0, NULL, call->number);
+}
+
+static void decided(struct client_call *call)
+{
+    struct client_call *half = calls[call->half];
+    call->acknowledged_at = world.now;
+    if (call->commits)
+        half->commit_acknowledged_at = world.now;
+    else
+        half->rollback_acknowledged_at = world.now;
+    if (half->commit_acknowledged_at != 0 && half->rollback_acknowledged_at != 0 && !checker_loss_excused(0))
+        violation(call->node, "call %llu, a half message, is answered to be committed and to be rolled back", (unsigned long long)half->number);
+    if (chance_of(100))
+        decide_later(half->number); /* asked again */
+}
+
+static void locked(struct client_call *call, struct slice body)
+{
+    char text[16];
+    int size = snprintf(text, sizeof text, "\"queueId\":%d", call->slot);
+    if (memmem(body.data, body.size, text, (size_t)size) == NULL)
+        return;
+    int owner = locks[call->slot].owner;
+    if (locks[call->slot].released_at[call->client] >= call->sent_at)
+        return; /* it has let go meanwhile */
+    if (owner >= 0 && owner != call->client && world.now < locks[call->slot].until && !checker_loss_excused(0))
+        violation(call->node, "queue %d is locked for client %d, while client %d trusts its lock", call->slot, call->client, owner);
+    locks[call->slot].owner = call->client;
+    locks[call->slot].until = call->sent_at + LOCK_TRUST;
+}
+
+static void acknowledge(struct client_call *call, const struct remoting_command *answer)
+{
+    int64_t offset;
+    call->outcome = CALL_ACKNOWLEDGED;
+    call->acknowledged_at = world.now;
+    world.stats->acknowledged++;
+    switch (call->kind) {
+    case CALL_PLAIN:
+    case CALL_DELAYED:
+    case CALL_HALF:
+        sent(call, answer);
+        break;
+    case CALL_END:
+        decided(call);
+        break;
+    case CALL_OFFSET:
+        if (call->value > slots[call->slot].floor) {
+            slots[call->slot].floor = call->value;
+            slots[call->slot].floor_at = world.now;
+        }
+        break;
+    case CALL_QUERY:
+        if (slice_to_i64(remoting_ext(answer, "offset"), &offset) && checker_leads_newest(world.machines[call->node]) &&
+            ((call->value > 0 && offset < call->value) || offset > slots[call->slot].sent) && !checker_loss_excused(0))
+            violation(call->node, "an offset is answered as %lld: %lld was acknowledged before, %lld is the newest that was sent", (long long)offset,
+                      (long long)call->value, (long long)slots[call->slot].sent);
+        break;
+    case CALL_LOCK:
+        locked(call, answer->body);
+        break;
+    default:
+        break;
+    }
+}
+
+void workload_answer(struct machine *machine, uint64_t number, struct slice answer)
+{
+    static uint8_t copy[4096];
+    struct client_call *call = workload_at(number);
+    struct remoting_command command;
+    assert(call != NULL);
+    if (machine->disk.dead || call->life != machine->life || call->oneway)
+        return; /* it died before it could answer */
+    if (call->outcome != CALL_WAITS)
+        violation(call->node, "call %llu is answered twice", (unsigned long long)call->number);
+    call->outcome = CALL_UNKNOWN;
+    if (answer.size > 0) {
+        assert(answer.size <= sizeof copy);
+        memcpy(copy, answer.data, answer.size);
+        if (remoting_command_decode(copy, answer.size, &command) != 0 || !remoting_is_response(&command))
+            violation(call->node, "call %llu is answered with something undecodable", (unsigned long long)call->number);
+        if (command.code == 0) {
+            acknowledge(call, &command);
+            return;
+        }
+        TRACE(2, call->node, "call %llu of kind %d: %d %.*s", (unsigned long long)number, call->kind, command.code, (int)command.remark.size,
+              (const char *)command.remark.data);
+    }
+    world.stats->unknown++;
+    if (call->kind == CALL_END && chance_of(800))
+        decide_later(call->half);
+}
+
+/* ---- the clients ---- */
 
 void workload_call(struct machine *machine)
 {
@@ -235,13 +491,35 @@ void workload_call(struct machine *machine)
         world.stats->refused++;
         return;
     }
+    if (decision_count > 0 && chance_of(500)) {
+        end_transaction(machine);
+        return;
+    }
+    if (world.options.bug == BUG_QUEUE_SHIFT && chance_of(20)) {
+        const struct workload_queue *target = &workload_queues[chance(WORKLOAD_TARGETS)];
+        struct consume_queue *queue = message_store_queue(&machine->broker.store, slice_of_text(target->topic), target->id, false, NULL);
+        if (queue != NULL)
+            queue->append_offset++;
+    }
     unsigned kind = (unsigned)chance(1000);
-    if (kind < 80)
-        send_record(machine);
-    else if (kind < 110)
-        send_raw(machine);
+    if (kind < 430)
+        send_message(machine, CALL_PLAIN);
+    else if (kind < 530)
+        send_message(machine, CALL_DELAYED);
+    else if (kind < 640)
+        send_message(machine, CALL_HALF);
+    else if (kind < 780)
+        commit_offset(machine);
+    else if (kind < 840)
+        query_offset(machine);
+    else if (kind < 900)
+        lock_or_unlock(machine, chance_of(700));
+    else if (kind < 940)
+        change_topic(machine);
+    else if (kind < 970)
+        change_group(machine);
     else
-        send_message(machine);
+        send_raw(machine);
 }
 
 static void on_client(const struct world_event *event)

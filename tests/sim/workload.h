@@ -1,17 +1,27 @@
-/* The clients: sends to whoever says that it leads, over some queues, and metadata records; each answer is remembered.
+/* The clients: they send requests as RocketMQ's clients do, frames to whoever says that it leads, and each answer is remembered. Plain, delayed and half
+ * messages, decisions of transactions, consumer offsets, queue locks, topics and groups.
  */
 #ifndef LEDGERMQ_TESTS_SIM_WORKLOAD_H
 #define LEDGERMQ_TESTS_SIM_WORKLOAD_H
 
 #include "tests/sim/checker.h"
 
-#define WORKLOAD_QUEUES 7
+#define WORKLOAD_TARGETS 7 /* queues that clients send to */
+#define WORKLOAD_DELAY_LEVELS 3
+#define WORKLOAD_SCHEDULE WORKLOAD_TARGETS /* + level - 1 */
+#define WORKLOAD_HALF (WORKLOAD_SCHEDULE + WORKLOAD_DELAY_LEVELS)
+#define WORKLOAD_MARKS (WORKLOAD_HALF + 1)
+#define WORKLOAD_GIVEN_UP (WORKLOAD_HALF + 2)
+#define WORKLOAD_QUEUES (WORKLOAD_HALF + 3)
+#define WORKLOAD_GROUPS 2
+#define WORKLOAD_SLOTS (WORKLOAD_GROUPS * WORKLOAD_TARGETS) /* of consumer offsets: group x target */
 
 struct workload_queue {
     const char *topic;
     int32_t id;
 };
 extern const struct workload_queue workload_queues[WORKLOAD_QUEUES];
+extern const int64_t workload_delay_level_ms[WORKLOAD_DELAY_LEVELS + 1];
 
 void workload_init(void);
 void workload_close(void);
@@ -20,6 +30,8 @@ void workload_end(void); /* no further calls */
 
 /* The loop of a machine takes one waiting call. */
 void workload_call(struct machine *machine);
+/* A machine answers: an empty frame when it answers nothing. */
+void workload_answer(struct machine *machine, uint64_t call, struct slice frame);
 
 size_t workload_count(void);
 struct client_call *workload_at(size_t number); /* NULL: no such call */
@@ -28,5 +40,10 @@ uint64_t workload_acknowledged(void);
 struct client_call *workload_of_message(struct slice record);
 void workload_key(uint64_t number, char out[24]);
 int workload_queue_of(struct slice topic, int32_t id); /* -1 */
+
+/* Newest offset that a two-way commit of this slot was acknowledged with, and when; and the newest that was ever sent. */
+int64_t workload_offset_floor(int slot, uint64_t *acknowledged_at);
+int64_t workload_offset_sent(int slot);
+const char *workload_group(int slot);
 
 #endif

@@ -128,6 +128,7 @@ struct world {
     uint64_t unsent_max;      /* bytes on a connection before entries are dropped */
     uint64_t send_gap_us;     /* between client calls, on average */
     uint32_t body_max;
+    bool gives_up_halves;     /* that nobody decides, after a second */
     bool cut[WORLD_NODES_MAX + 1][WORLD_NODES_MAX + 1]; /* from, to */
     bool calm; /* no more faults */
 };

@@ -348,6 +348,34 @@ START_TEST(test_interrupted_first_start_alone)
 }
 END_TEST
 
+/* A transfer to a member that has just gone comes to nothing. What the leader gathered meanwhile never reaches the log, and it leads on in the same term:
+ * whoever counts on what he appended (delayed deliveries, decisions of transactions) is told that it begins anew. */
+START_TEST(test_transfer_to_nobody)
+{
+    struct dledger_state before, after;
+    struct group_send send;
+    group_all_up();
+    struct group_node *leader = group_wait_leader(5000);
+    group_must_send(leader, 1);
+    replica_state(&leader->replica, &before);
+    ck_assert_uint_eq(before.accept_count, 1);
+    struct group_node *other = group_other(leader, NULL);
+    other->cut = true;
+    ck_assert_int_eq(raft_driver_transfer(&leader->replica.driver, other->id), 0);
+    ck_assert_int_eq(group_send(leader, &send, 2), 0);
+    group_steps(5);
+    ck_assert(send.done);
+    ck_assert_int_eq(send.request.code, ERROR_LEADERSHIP_LOST);
+    for (int i = 0; i < 5000 && raft_transferee(&leader->replica.driver.raft) != 0; i++)
+        group_step();
+    ck_assert_ptr_eq(group_wait_leader(5000), leader);
+    replica_state(&leader->replica, &after);
+    ck_assert_uint_eq(after.term, before.term);
+    ck_assert_uint_gt(after.accept_count, before.accept_count);
+    group_must_send(leader, 3);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("replica");
@@ -356,6 +384,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, group_set_up, group_tear_down);
     tcase_add_loop_test(tcase, test_send_and_restart, 0, 2);
     tcase_add_loop_test(tcase, test_slow_sync_shows_nothing, 0, GROUP_NODES);
+    tcase_add_test(tcase, test_transfer_to_nobody);
     tcase_add_test(tcase, test_deadline_of_a_batch);
     tcase_add_test(tcase, test_no_quorum);
     tcase_add_test(tcase, test_lagging_follower);

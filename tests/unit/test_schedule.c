@@ -55,13 +55,16 @@ END_TEST
 START_TEST(due)
 {
     /* Looked at in time: as its unit says. */
-    ck_assert_int_eq(schedule_due_ms(11000, 1000, 10000), 11000);
-    ck_assert_int_eq(schedule_due_ms(11000, 1001, 10000), 11000);
+    ck_assert_int_eq(schedule_due_ms(11000, 1000, 0, 10000), 11000);
+    ck_assert_int_eq(schedule_due_ms(11000, 1001, 0, 10000), 11000);
+    ck_assert_int_eq(schedule_due_ms(11000, 7000, 6000, 10000), 11000);
     /* A new leader's clock lags by 1 ms: Java would deliver at once, 10 s early. */
-    ck_assert_int_eq(schedule_due_ms(11000, 999, 10000), 10999);
+    ck_assert_int_eq(schedule_due_ms(11000, 999, 0, 10000), 10999);
     /* The clock was set back by an hour: never longer than the level's delay from the first look. */
-    ck_assert_int_eq(schedule_due_ms(3611000, 1000, 10000), 11000);
-    ck_assert_int_eq(schedule_due_ms(500, 100000, 10000), 500);
+    ck_assert_int_eq(schedule_due_ms(3611000, 1000, 0, 10000), 11000);
+    ck_assert_int_eq(schedule_due_ms(500, 100000, 0, 10000), 500);
+    /* It is set back by an hour while the message waits, after 6 of its 10 s. */
+    ck_assert_int_eq(schedule_due_ms(3611000, 7000, 6000, 10000), 11000);
 }
 END_TEST
 

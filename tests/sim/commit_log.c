@@ -1,0 +1,146 @@
+/* dledger_commit_log.h over a simulated machine: what stands around the replica in the product, sockets, flush thread and libuv's hooks, is the machine's
+ * business here. struct dledger_commit_log is the machine. */
+#include <string.h>
+
+#include "dledger/pause_watch.h"
+#include "dledger/replica_internal.h"
+#include "tests/sim/commit_log.h"
+#include "tests/sim/workload.h"
+
+static struct machine *machine_of(const struct dledger_commit_log *log)
+{
+    return (struct machine *)(uintptr_t)log;
+}
+
+struct dledger_commit_log *commit_log_of(struct machine *machine)
+{
+    return (struct dledger_commit_log *)machine;
+}
+
+const char *dledger_role_name(enum dledger_role role)
+{
+    static const char *const names[] = {"UNKNOWN", "FOLLOWER", "CANDIDATE", "LEADER"};
+    return names[role];
+}
+
+uint8_t *dledger_commit_log_reserve(struct dledger_commit_log *log, size_t body_size, int64_t *physical_offset, int *code)
+{
+    struct machine *machine = machine_of(log);
+    if (machine->stopping || machine->disk.dead) {
+        *code = ERROR_STOPPED;
+        return NULL;
+    }
+    return replica_reserve(&machine->replica, body_size, physical_offset, code);
+}
+
+void dledger_commit_log_append(struct dledger_commit_log *log, enum ledger_entry_kind kind, struct append_entry_request *request)
+{
+    struct machine *machine = machine_of(log);
+    if (world.options.bug == BUG_EARLY_ANSWER && request != NULL && chance_of(20) && machine->early == NULL) {
+        machine->early = request;
+        request = NULL;
+    }
+    replica_append(&machine->replica, kind, request);
+}
+
+int dledger_commit_log_append_copy(struct dledger_commit_log *log, enum ledger_entry_kind kind, struct slice body,
+                                   struct append_entry_request *request)
+{
+    int64_t offset;
+    int code;
+    uint8_t *room = dledger_commit_log_reserve(log, body.size, &offset, &code);
+    if (room == NULL)
+        return code;
+    memcpy(room, body.data, body.size);
+    dledger_commit_log_append(log, kind, request);
+    return 0;
+}
+
+bool dledger_commit_log_accepting(const struct dledger_commit_log *log)
+{
+    return machine_of(log)->replica.accepting && !machine_of(log)->stopping;
+}
+
+bool dledger_commit_log_stood_still(const struct dledger_commit_log *log)
+{
+    const struct machine *machine = machine_of(log);
+    return pause_watch_doubts(&machine->pauses, &machine->replica, machine->disk.own_clock.monotonic_us / 1000);
+}
+
+const char *dledger_commit_log_why_not(const struct dledger_commit_log *log)
+{
+    return replica_why_not(&machine_of(log)->replica);
+}
+
+void dledger_commit_log_state(const struct dledger_commit_log *log, struct dledger_state *state)
+{
+    replica_state(&machine_of(log)->replica, state);
+}
+
+/* Clients here ask the leader itself. */
+int dledger_commit_log_forward(struct dledger_commit_log *log, uint64_t request_id, struct slice client_address, struct slice frame,
+                               uint32_t timeout_ms)
+{
+    (void)log;
+    (void)request_id;
+    (void)client_address;
+    (void)frame;
+    (void)timeout_ms;
+    return ERROR_NO_LEADER;
+}
+
+void dledger_commit_log_forward_answer(struct dledger_commit_log *log, uint64_t forward_id, struct slice frame)
+{
+    workload_answer(machine_of(log), forward_id, frame);
+}
+
+const uint8_t *dledger_commit_log_pin(struct dledger_commit_log *log, int64_t physical_offset, size_t size, struct mapped_file **pinned)
+{
+    struct mapped_file_queue *data = &machine_of(log)->replica.ledger.data;
+    if (physical_offset < 0 || (uint64_t)physical_offset + size > machine_of(log)->replica.applied_end)
+        return NULL;
+    const uint8_t *bytes = mapped_file_queue_at(data, (uint64_t)physical_offset, size);
+    if (bytes == NULL)
+        return NULL;
+    *pinned = mapped_file_queue_find(data, (uint64_t)physical_offset);
+    mapped_file_pin(*pinned);
+    return bytes;
+}
+
+void dledger_commit_log_unpin(struct dledger_commit_log *log, struct mapped_file *pinned)
+{
+    mapped_file_unpin(&machine_of(log)->replica.ledger.data, pinned);
+}
+
+int64_t dledger_commit_log_physical_offset(const struct dledger_commit_log *log, uint64_t index)
+{
+    uint64_t position, term;
+    uint32_t size;
+    return ledger_locate(&machine_of(log)->replica.ledger, index, &position, &size, &term) ? (int64_t)position + (int64_t)LEDGER_ENTRY_HEADER_SIZE
+                                                                                           : -1;
+}
+
+void dledger_commit_log_give_up(struct dledger_commit_log *log, const struct error *error)
+{
+    replica_fail(&machine_of(log)->replica, error);
+}
+
+size_t dledger_commit_log_gathered(const struct dledger_commit_log *log)
+{
+    return machine_of(log)->replica.gather.size;
+}
+
+/* The chaos decides on transfers, and peers have no addresses. */
+int dledger_commit_log_transfer(struct dledger_commit_log *log, const char *to_id, struct error *error)
+{
+    (void)log;
+    (void)to_id;
+    return error_set(error, ERROR_NOT_FOUND, "not here");
+}
+
+bool dledger_commit_log_is_member_host(const struct dledger_commit_log *log, const struct sockaddr_storage *address)
+{
+    (void)log;
+    (void)address;
+    return true;
+}
