@@ -164,6 +164,8 @@ static int open_log(struct broker *broker, struct error *error)
         .election_timeout_ms = (uint32_t)config->election_timeout_ms,
         .heartbeat_ms = (uint32_t)config->heartbeat_ms,
         .max_wait_ms = (uint32_t)config->max_wait_ms,
+        .scrub_bytes_per_second = (uint64_t)config->log_scrub_bytes_per_second,
+        .scrub_interval_s = (uint64_t)config->log_scrub_interval_seconds,
         .preferred_leaders = config->preferred_leader_ids[0] != '\0' ? config->preferred_leader_ids : config->preferred_leader_id,
         .force_start = config->force_start,
     };

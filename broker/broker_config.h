@@ -110,6 +110,8 @@ struct broker_config {
     int32_t election_timeout_ms;
     int32_t heartbeat_ms;
     int32_t max_wait_ms;
+    int64_t log_scrub_bytes_per_second;
+    int64_t log_scrub_interval_seconds;
     bool force_start;
 
     /* ---- connections ---- */

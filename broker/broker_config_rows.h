@@ -127,6 +127,9 @@ static const struct config_row rows[] = {
     INT("electionTimeoutMs", election_timeout_ms, "500", 50, 60000, "a follower that hears nothing for 1 to 2 times this stands for election"),
     INT("heartbeatMs", heartbeat_ms, "100", 5, 10000, "the leader is heard at least this often; at most half of electionTimeoutMs"),
     INT("maxWaitMs", max_wait_ms, "2500", 100, 60000, "a send whose quorum does not answer for this long gets code 14, outcome unknown"),
+    LONG("logScrubBytesPerSecond", log_scrub_bytes_per_second, "4194304", 0, 1073741824,
+         "the log is read through and checked for damage at this rate; 0: never"),
+    LONG("logScrubIntervalSeconds", log_scrub_interval_seconds, "3600", 1, 31536000, "from the beginning of one such pass to that of the next, at the least"),
     BOOL("forceStart", force_start, "false", "start although a member that may know more is missing (class A after a reboot): may lose acknowledged messages"),
 
     /* ---- connections ---- */

@@ -441,6 +441,10 @@ static void put_raft(const struct broker_stats *stats, const struct broker_stats
     put(sink, "raftFdatasyncCount", "%llu", (unsigned long long)state->fdatasync_count);
     put(sink, "raftTurnMaxMicros", "%llu", (unsigned long long)state->turn_us_max);
     put(sink, "raftFailed", "%s", state->failed ? "true" : "false");
+    put(sink, "raftScrubPasses", "%llu", (unsigned long long)state->scrub_passes);
+    put(sink, "raftScrubPosition", "%lld", (long long)state->scrub_position);
+    put(sink, "raftDamagedRanges", "%u", state->damaged_ranges);
+    put(sink, "raftRepairedEntries", "%llu", (unsigned long long)state->repaired_entries);
     put(sink, "raftDiskFull", "%s", state->disk_full ? "true" : "false");
     for (int i = 0; i < state->member_count; i++) {
         const struct dledger_member *member = &state->members[i];

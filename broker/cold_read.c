@@ -37,6 +37,25 @@ bool cold_read_needed(struct broker *broker, int64_t physical_offset)
     return log->committed_offset(log->context) - physical_offset > (int64_t)LIMIT_HOT_BYTES;
 }
 
+/* Nobody has looked at these bytes for long: are they what was written? The record may be followed by a trailer in its entry. */
+static bool is_sound(struct env *env, struct mapped_file *file, uint64_t offset, const uint8_t *record, uint32_t size)
+{
+    uint8_t header[LEDGER_ENTRY_HEADER_SIZE], trailer[512];
+    struct ledger_entry entry;
+    if (offset < sizeof header || env_read(env, file->file, header, sizeof header, offset - sizeof header) != (ssize_t)sizeof header ||
+        ledger_entry_decode(&entry, header) != 0 || entry.position + sizeof header != file->start + offset || entry.body_size < size)
+        return false;
+    uint32_t crc = crc32c(0, record, size);
+    for (uint64_t at = size; at < entry.body_size;) {
+        size_t piece = entry.body_size - at < sizeof trailer ? (size_t)(entry.body_size - at) : sizeof trailer;
+        if (env_read(env, file->file, trailer, piece, offset + at) != (ssize_t)piece)
+            return false;
+        crc = crc32c(crc, trailer, piece);
+        at += piece;
+    }
+    return crc == entry.body_crc;
+}
+
 /* Pool thread. The files stay because they are pinned; the list of files may change meanwhile and is not looked at. */
 static void run(uv_work_t *work)
 {
@@ -47,10 +66,14 @@ static void run(uv_work_t *work)
     for (uint32_t i = 0; i < read->count && read->code == 0; i++) {
         struct mapped_file *file = read->items[i].pinned;
         uint32_t size = read->items[i].size;
-        ssize_t got = env_read(&read->reader->broker->env, file->file, read->bytes + at, size,
-                               (uint64_t)read->items[i].physical_offset - file->start);
+        uint64_t offset = (uint64_t)read->items[i].physical_offset - file->start;
+        ssize_t got = env_read(&read->reader->broker->env, file->file, read->bytes + at, size, offset);
         if (got < 0 || (size_t)got != size)
             read->code = ERROR_IO;
+        else if (!is_sound(&read->reader->broker->env, file, offset, read->bytes + at, size))
+            read->code = ERROR_DAMAGED;
+        if (read->code != 0)
+            read->bad = i;
         at += size;
     }
 }
@@ -81,7 +104,9 @@ static void prepare(struct cold_read *read)
         read->items[i].pinned = NULL;
     for (uint32_t i = 0; i < read->count && read->code == 0; i++) {
         if (dledger_commit_log_pin(read->reader->broker->log, read->items[i].physical_offset, read->items[i].size, &read->items[i].pinned) == NULL)
-            read->code = ERROR_NOT_FOUND;
+            read->code = dledger_commit_log_damaged(read->reader->broker->log, read->items[i].physical_offset, read->items[i].size)
+                             ? ERROR_DAMAGED
+                             : ERROR_NOT_FOUND;
     }
 }
 
@@ -119,6 +144,8 @@ static void after(uv_work_t *work, int status)
     reader->running--;
     reader->bytes -= read->size;
     note_at_pool(reader, read, NULL);
+    if (read->code == ERROR_DAMAGED || read->code == ERROR_IO)
+        dledger_commit_log_note_damage(reader->broker->log, read->items[read->bad].physical_offset);
     unpin(read);
     read->done(reader->broker, read, status != 0 || reader->stopped ? ERROR_STOPPED : read->code);
     start_next(reader);

@@ -28,7 +28,7 @@ struct cold_read {
     } items[GET_MESSAGE_BATCH_MAX];
     struct message_store_pages pages; /* file not NULL: of a queue, read before the items (of which there may be none); released before done */
     /* Called once, from the loop, never inside cold_read_start. code 0: bytes[0, size) hold the items back to back; ERROR_NOT_FOUND: no longer
-     * retained; ERROR_IO, ERROR_NO_MEMORY, ERROR_STOPPED. The caller frees with cold_read_free. */
+     * retained; ERROR_DAMAGED, ERROR_IO, ERROR_NO_MEMORY, ERROR_STOPPED. The caller frees with cold_read_free. */
     void (*done)(struct broker *broker, struct cold_read *read, int code);
     void *context; /* the caller's */
 
@@ -40,6 +40,7 @@ struct cold_read {
     struct cold_reader *reader;
     uint64_t queued_us;
     int code;
+    uint32_t bad; /* the item that cannot be read */
     uv_work_t work;
     STAILQ_ENTRY(cold_read) next;
 };

@@ -558,6 +558,10 @@ static void finish_pull(struct broker *broker, struct pull *pull, struct pull_fi
         else
             next_offset = header->queue_offset;
         break;
+    case GET_MESSAGE_DAMAGED:
+        reply_simple(broker, to, RESPONSE_SYSTEM_ERROR, "the message at offset %lld of queue %d is damaged on this broker's disk; it is fetched from the group's other members",
+                     (long long)header->queue_offset, header->queue_id);
+        return;
     case GET_MESSAGE_OFFSET_TOO_SMALL:
         code = leads ? RESPONSE_PULL_OFFSET_MOVED : RESPONSE_PULL_RETRY_IMMEDIATELY;
         if (!leads)

@@ -46,6 +46,7 @@ struct dledger_commit_log {
     uint64_t armed_us; /* 0 = not armed */
     uv_work_t reserve_work;
     uv_work_t save_work;
+    uv_work_t scrub_work;
     bool reserve_out, save_out;
     bool greet_wanted;
     bool failure_told;
@@ -149,6 +150,30 @@ static void io_save(void *context, struct replica_save *save)
     if (uv_queue_work(log->loop, &log->save_work, save_work, save_done) != 0) {
         save_work(&log->save_work);
         save_done(&log->save_work, 0);
+    }
+}
+
+static void scrub_work(uv_work_t *work)
+{
+    struct dledger_commit_log *log = work->data;
+    replica_scrub_run(&log->replica.scrub);
+}
+
+static void scrub_done(uv_work_t *work, int status)
+{
+    struct dledger_commit_log *log = work->data;
+    (void)status;
+    replica_scrubbed(&log->replica);
+}
+
+static void io_scrub(void *context, struct replica_scrub *scrub)
+{
+    struct dledger_commit_log *log = context;
+    (void)scrub;
+    log->scrub_work.data = log;
+    if (uv_queue_work(log->loop, &log->scrub_work, scrub_work, scrub_done) != 0) {
+        scrub_work(&log->scrub_work);
+        scrub_done(&log->scrub_work, 0);
     }
 }
 
@@ -401,7 +426,7 @@ struct dledger_commit_log *dledger_commit_log_new(uv_loop_t *loop, struct env *e
                                                   struct log_view *view, struct error *error)
 {
     struct dledger_commit_log *log = calloc(1, sizeof *log);
-    struct replica_io io = {log, io_send, io_cut, io_sync, io_reserve, io_save, io_hello_changed};
+    struct replica_io io = {log, io_send, io_cut, io_sync, io_reserve, io_save, io_hello_changed, io_scrub};
 
     if (log == NULL || (log->forwards_in = calloc(FORWARDS_MAX, sizeof *log->forwards_in)) == NULL) {
         free(log);
@@ -600,7 +625,8 @@ const uint8_t *dledger_commit_log_pin(struct dledger_commit_log *log, int64_t ph
     struct mapped_file_queue *data = &log->replica.ledger.data;
     const uint8_t *bytes;
 
-    if (physical_offset < 0 || (uint64_t)physical_offset + size > log->replica.applied_end)
+    if (physical_offset < 0 || (uint64_t)physical_offset + size > log->replica.applied_end ||
+        ledger_is_damaged(&log->replica.ledger, (uint64_t)physical_offset, size))
         return NULL;
     bytes = mapped_file_queue_at(data, (uint64_t)physical_offset, size);
     if (bytes == NULL)
@@ -608,6 +634,17 @@ const uint8_t *dledger_commit_log_pin(struct dledger_commit_log *log, int64_t ph
     *pinned = mapped_file_queue_find(data, (uint64_t)physical_offset);
     mapped_file_pin(*pinned);
     return bytes;
+}
+
+bool dledger_commit_log_damaged(const struct dledger_commit_log *log, int64_t physical_offset, size_t size)
+{
+    return physical_offset >= 0 && ledger_is_damaged(&log->replica.ledger, (uint64_t)physical_offset, size);
+}
+
+void dledger_commit_log_note_damage(struct dledger_commit_log *log, int64_t physical_offset)
+{
+    if (physical_offset >= 0 && log->replica.member_count > 1)
+        replica_note_damage(&log->replica, (uint64_t)physical_offset);
 }
 
 void dledger_commit_log_unpin(struct dledger_commit_log *log, struct mapped_file *pinned)

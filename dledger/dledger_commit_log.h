@@ -31,6 +31,8 @@ struct dledger_options {
     uint32_t election_timeout_ms;
     uint32_t heartbeat_ms;
     uint32_t max_wait_ms; /* for the quorum, 2500 */
+    uint64_t scrub_bytes_per_second; /* the log is read through and checked at this rate; 0 = never */
+    uint64_t scrub_interval_s;       /* from the beginning of one pass to that of the next, at the least */
     const char *preferred_leaders; /* ids, "n0;n1", the most wanted first; NULL or "" = none */
     bool force_start; /* start although a member that may know more is missing */
 };
@@ -106,6 +108,10 @@ struct dledger_state {
     uint64_t turn_us_max; /* longest loop turn seen */
     bool failed;
     bool disk_full;
+    uint64_t scrub_passes;   /* over the whole log, in this run */
+    int64_t scrub_position;  /* of the pass that is under way */
+    uint32_t damaged_ranges; /* of the log, not repaired yet */
+    uint64_t repaired_entries;
     int member_count;
     struct dledger_member members[DLEDGER_MEMBERS_MAX];
 };
@@ -153,6 +159,10 @@ void dledger_commit_log_forward_answer(struct dledger_commit_log *log, uint64_t 
 
 /* Pins the segment that holds [physical_offset, +size) and gives its bytes; NULL when not committed or not retained. */
 const uint8_t *dledger_commit_log_pin(struct dledger_commit_log *log, int64_t physical_offset, size_t size, struct mapped_file **pinned);
+/* Do these bytes touch entries that are known to be damaged here? */
+bool dledger_commit_log_damaged(const struct dledger_commit_log *log, int64_t physical_offset, size_t size);
+/* A read found that the entry there is not what was written: looked at, and repaired. */
+void dledger_commit_log_note_damage(struct dledger_commit_log *log, int64_t physical_offset);
 void dledger_commit_log_unpin(struct dledger_commit_log *log, struct mapped_file *pinned);
 /* Where the body of an entry lies; -1 when it is not in the log or no longer retained. */
 int64_t dledger_commit_log_physical_offset(const struct dledger_commit_log *log, uint64_t index);

@@ -125,6 +125,8 @@ void replica_tick(struct replica *replica)
                 replica->hurry_until_us = 0;
         }
     }
+    if (replica->options.scrub_bytes_per_second > 0)
+        replica_scrub_tick(replica, now);
     if (replica->ledger.hole_count > 0 && now >= replica->repair_due_us)
         replica_repair_tick(replica, now);
     if (replica->phase == REPLICA_MUTE && replica->mute_reason != PEER_MUTE_DAMAGED && now >= replica->fetch_sent_us + REPLICA_FETCH_RETRY_US)
@@ -163,6 +165,8 @@ uint64_t replica_deadline_us(const struct replica *replica)
         EARLIER(replica->round_started_us + REPLICA_ROUND_AGE_US);
     if (replica->checkpoint_dirty && !replica->saving && replica->phase == REPLICA_RUNNING)
         EARLIER(replica->checkpoint_due_us);
+    if (replica->options.scrub_bytes_per_second > 0 && replica->phase == REPLICA_RUNNING && !replica->scrub.out)
+        EARLIER(replica->scrub_due_us);
     if (replica->ledger.hole_count > 0 && replica->phase != REPLICA_FAILED)
         EARLIER(replica->repair_due_us);
     if (replica->phase == REPLICA_MUTE && replica->mute_reason != PEER_MUTE_DAMAGED)
@@ -189,7 +193,7 @@ bool replica_stop_step(struct replica *replica)
         replica_drop_gathered(replica);
         replica_fail_pending(replica, ERROR_STOPPED);
     }
-    if (replica->syncing || replica->saving || replica->ledger.reserving)
+    if (replica->syncing || replica->saving || replica->ledger.reserving || replica->scrub.out)
         return false;
     if (replica->phase == REPLICA_FAILED || !replica->driver.started)
         return true;
@@ -263,6 +267,10 @@ void replica_state(const struct replica *replica, struct dledger_state *state)
         .fdatasync_count = replica->fdatasync_count,
         .failed = replica->phase == REPLICA_FAILED,
         .disk_full = replica->reserve_failed || replica->apply_stalled,
+        .scrub_passes = replica->scrub_passes,
+        .scrub_position = (int64_t)replica->scrub.position,
+        .damaged_ranges = replica->ledger.hole_count,
+        .repaired_entries = replica->repaired_entries,
         .member_count = replica->member_count,
     };
     switch (replica->driver.started && !replica->driver.failed ? raft_state(raft) : RAFT_UNAVAILABLE) {

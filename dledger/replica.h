@@ -56,6 +56,25 @@ struct replica_save {
 };
 void replica_save_run(struct replica_save *save); /* any thread */
 
+/* A piece of the log to be checked away from the loop. */
+struct replica_scrub {
+    /* ---- loop ---- */
+    bool out;
+    uint64_t position; /* where the piece begins */
+    /* ---- the job's ---- */
+    struct env *env;
+    struct mapped_file *file; /* pinned */
+    uint64_t file_size;
+    uint64_t offset;          /* in it: of the entry `index` */
+    uint64_t index, last;     /* DLedger indexes: the next one, and the last one to look at */
+    uint32_t chain;           /* of the entry before */
+    bool chain_known;
+    bool damaged;             /* `index` is not what it should be */
+    size_t bytes;
+    int result;               /* 0 or -errno */
+};
+void replica_scrub_run(struct replica_scrub *scrub); /* any thread */
+
 struct replica_io {
     void *context;
     void (*send)(void *context, uint64_t to, struct peer_message *message, const uint8_t *run, size_t run_size);
@@ -64,6 +83,7 @@ struct replica_io {
     void (*reserve)(void *context, struct ledger_reservation *job);    /* -> replica_reserved() */
     void (*save)(void *context, struct replica_save *save);            /* -> replica_saved() */
     void (*hello_changed)(void *context);                              /* what we say of ourselves changed: tell the peers */
+    void (*scrub)(void *context, struct replica_scrub *scrub);         /* -> replica_scrubbed(); only when options ask for it */
 };
 
 struct replica_peer {
@@ -112,6 +132,10 @@ struct replica {
     uint64_t repair_paced_us; /* not before, for the sake of the rate */
     int repair_peer;        /* place of the member that is asked next */
     uint64_t repaired_entries;
+    uint64_t damage_found;  /* times, while it ran */
+    struct replica_scrub scrub;
+    uint64_t scrub_due_us, scrub_pass_us; /* the next piece; when the pass began */
+    uint64_t scrub_passes;
     int64_t known_committed; /* what the start knew to be committed, DLedger index */
     bool vote_was_due;       /* this directory has taken part in elections */
     bool only_vote_lost;     /* mute for want of a vote file, with all that was acknowledged in the log */
@@ -201,6 +225,9 @@ const char *replica_check_hello(struct replica *replica, const struct peer_hello
 void replica_synced(struct replica *replica);   /* replica->sync has been run */
 void replica_reserved(struct replica *replica); /* replica->reservation has been run */
 void replica_saved(struct replica *replica);    /* replica->save has been run */
+void replica_scrubbed(struct replica *replica); /* replica->scrub has been run */
+/* A reader found that the entry at this position is not what was written. */
+void replica_note_damage(struct replica *replica, uint64_t position);
 
 /* Before a clean stop, when nothing is in flight any more: true when all that is committed is applied, durable and the checkpoint says clean. */
 bool replica_stop_step(struct replica *replica);

@@ -26,6 +26,8 @@ int replica_start_driver(struct replica *replica, raft_index committed, struct e
 /* The first start of the whole group. ERROR_NO_SPACE: nothing was written. */
 int replica_bootstrap(struct replica *replica, struct error *error);
 
+/* The first entry that ends behind position (Raft's index). */
+raft_index replica_index_at(const struct replica *replica, uint64_t position);
 /* Begins to run, or to wait, or to be mute, once the log has no hole that matters. */
 int replica_begin(struct replica *replica, struct error *error);
 
@@ -72,6 +74,9 @@ void replica_prefer_leader(struct replica *replica, uint64_t now);
 void replica_send_fetch(struct replica *replica);
 void replica_answer_fetch(struct replica *replica, uint64_t from, const struct peer_message *in);
 void replica_receive_fetched(struct replica *replica, uint64_t from, const struct peer_message *in, const uint8_t *run);
+
+/* ---- replica_scrub.c ---- */
+void replica_scrub_tick(struct replica *replica, uint64_t now);
 
 /* ---- replica_repair.c ---- */
 /* Damage was found: members are asked from now on. */

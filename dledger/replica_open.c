@@ -68,6 +68,12 @@ static int view_read(void *context, int64_t offset, void *out, size_t size)
     return got < 0 ? (int)got : (size_t)got != size ? -EIO : 0;
 }
 
+static bool view_damaged(void *context, int64_t offset, size_t size)
+{
+    struct replica *replica = context;
+    return ledger_is_damaged(&replica->ledger, (uint64_t)offset, size);
+}
+
 static uint32_t view_message_at(void *context, int64_t offset)
 {
     struct replica *replica = context;
@@ -205,7 +211,7 @@ int replica_open(struct replica *replica, struct env *env, const struct dledger_
     replica->checkpoint_committed = replica->checkpoint.present ? replica->checkpoint.committed_index : -1;
     replica->lost_committed = recovery.claim_index > replica->ledger.last_index;
     replica->checkpoint.committed_index = replica->lost_committed ? replica->ledger.last_index : recovery.claim_index;
-    *view = (struct log_view){replica, view_min_offset, view_committed_offset, view_at, view_read, view_message_at};
+    *view = (struct log_view){replica, view_min_offset, view_committed_offset, view_at, view_read, view_message_at, view_damaged};
     return 0;
 
 close_votes:

@@ -114,7 +114,7 @@ int replica_bootstrap(struct replica *replica, struct error *error)
 }
 
 /* Raft index of the first entry that ends behind position, last + 1 when there is none. */
-static raft_index index_at(const struct replica *replica, uint64_t position)
+raft_index replica_index_at(const struct replica *replica, uint64_t position)
 {
     uint64_t low = (uint64_t)replica->ledger.begin_index;
     uint64_t high = (uint64_t)(replica->ledger.last_index + 1);
@@ -158,7 +158,7 @@ static int verify_recent(struct replica *replica, int64_t committed_index, raft_
     if (committed_index < 0)
         return 0;
     if (ledger_end_of(ledger, (uint64_t)committed_index, &end, &chain) && end > REPLICA_VERIFY_BYTES)
-        first = index_at(replica, end - REPLICA_VERIFY_BYTES);
+        first = replica_index_at(replica, end - REPLICA_VERIFY_BYTES);
     if (first > again)
         first = again;
     ledger_verify(ledger, first - 1, (uint64_t)committed_index, UINT64_MAX);
@@ -245,7 +245,7 @@ int replica_start(struct replica *replica, struct message_store *store, struct e
         position = (uint64_t)message_store_recovered_position(store);
     if (checkpoint->synced_dispatched_position > position)
         replica->checkpoint.synced_dispatched_position = position;
-    first = index_at(replica, position);
+    first = replica_index_at(replica, position);
     if (first > (raft_index)(replica->snapshot_index + 2))
         first = (raft_index)(replica->snapshot_index + 2); /* records behind the snapshot are applied again */
     if (first > committed + 1)

@@ -20,6 +20,7 @@ const char *get_message_status_name(enum get_message_status status)
         [GET_MESSAGE_OFFSET_TOO_SMALL] = "OFFSET_TOO_SMALL",
         [GET_MESSAGE_NO_MATCHED_LOGIC_QUEUE] = "NO_MATCHED_LOGIC_QUEUE",
         [GET_MESSAGE_NO_MESSAGE_IN_QUEUE] = "NO_MESSAGE_IN_QUEUE",
+        [GET_MESSAGE_DAMAGED] = "MESSAGE_DAMAGED",
     };
     return (size_t)status < sizeof names / sizeof names[0] ? names[status] : "UNKNOWN";
 }
@@ -85,6 +86,12 @@ static void scan(struct message_store *store, const struct consume_queue *queue,
             if (result->count == 0)
                 result->status = GET_MESSAGE_WAS_REMOVING;
             continue;
+        }
+        if (log->damaged != NULL && log->damaged(log->context, unit.physical_offset, (size_t)unit.size)) {
+            /* What is before it is answered, and then this reader waits here: it is never passed over. */
+            if (at == offset)
+                result->status = GET_MESSAGE_DAMAGED;
+            break;
         }
         if (filter != NULL && filter->match_record != NULL) {
             if (filter->records_max != 0 && records++ == filter->records_max)

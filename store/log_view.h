@@ -5,6 +5,7 @@
 #ifndef LEDGERMQ_STORE_LOG_VIEW_H
 #define LEDGERMQ_STORE_LOG_VIEW_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,6 +20,8 @@ struct log_view {
     /* Bytes of the committed entry of kind message whose body begins at offset; 0 when there is none: bytes that look like a record may stand
      * anywhere, in bodies and in raw entries. Blocks on a cold page. */
     uint32_t (*message_at)(void *context, int64_t offset);
+    /* Known to be damaged on this disk: cannot be read until it has been repaired. May be NULL: nothing ever is. */
+    bool (*damaged)(void *context, int64_t offset, size_t size);
 };
 
 #endif

@@ -117,6 +117,7 @@ enum get_message_status {
     GET_MESSAGE_OFFSET_TOO_SMALL,
     GET_MESSAGE_NO_MATCHED_LOGIC_QUEUE,
     GET_MESSAGE_NO_MESSAGE_IN_QUEUE,
+    GET_MESSAGE_DAMAGED, /* ours: the message asked for cannot be read now */
 };
 /* RocketMQ's name: "FOUND", "OFFSET_OVERFLOW_ONE", ... */
 const char *get_message_status_name(enum get_message_status status);

@@ -139,3 +139,27 @@ def a_lost_vote_file_costs_no_hand():
         cluster.kill((node + 1) % 3)
         cluster.leader()
         check(cluster.send("T", 0, b"after").code == 0, "send")
+
+
+@case
+def damage_while_it_runs_is_found_by_the_scrub():
+    """Nobody reads what is damaged, on the leader and on a follower; the scrub finds it, and the progress of both is seen."""
+    settings = SMALL + ["logScrubIntervalSeconds=1", "logScrubBytesPerSecond=67108864"]
+    with Cluster(settings=settings) as cluster:
+        cluster.create_topic("T", 4)
+        load = Load(cluster, "T", 4, size=2000)
+        load.start()
+        wait_for("acknowledgements", 30, lambda: len(load.acknowledged) > 2500)
+        load.stop()
+        leader = cluster.leader()
+        follower = (leader + 1) % 3
+        flip(segments(cluster, leader), 0)
+        zero(segments(cluster, follower), 1)
+        for node in (leader, follower):
+            wait_for("the scrub", 15, lambda: "are repaired" in cluster.output(node))
+            table = remoting.ask(cluster.broker(node), 28, {}).body.decode()
+            check('"raftDamagedRanges":"0"' in table and '"raftRepairedEntries":"0"' not in table and '"raftScrubPasses":"0"' not in table, table)
+        count = verify(cluster, load)
+        cluster.stop()
+        check(same_logs(cluster)[0], "the logs differ")
+        return f"{count} acknowledged"

@@ -90,7 +90,7 @@ void broker_state_open(struct broker_state *state)
     broker->config.notify_consumer_ids_changed_enable = true;
     broker->config.delay_levels = 18;
     struct message_store_config store = {.root = "/store", .consume_queue_file_size = 2000};
-    struct log_view log = {NULL, no_offset, no_offset, nothing_at, nothing_to_read, no_message_at};
+    struct log_view log = {NULL, no_offset, no_offset, nothing_at, nothing_to_read, no_message_at, NULL};
     ck_assert_msg(message_store_open(&broker->store, &state->sim.env, &store, &log, &error) == 0, "%s", error.message);
     ck_assert_msg(message_store_recover(&broker->store, 0, &error) == 0, "%s", error.message);
     ck_assert_msg(metadata_open(broker, &error) == 0, "%s", error.message);

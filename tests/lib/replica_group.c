@@ -99,6 +99,11 @@ static void io_save(void *context, struct replica_save *save)
     (void)save;
     ((struct group_node *)context)->save_wanted = true;
 }
+static void io_scrub(void *context, struct replica_scrub *scrub)
+{
+    (void)scrub;
+    ((struct group_node *)context)->scrub_wanted = true;
+}
 static void io_hello_changed(void *context)
 {
     ((struct group_node *)context)->greet_wanted = true;
@@ -157,10 +162,11 @@ void group_up(struct group_node *node)
     struct dledger_options options = {
         .cluster = "C", .group = "g", .self_id = ids[node->id - 1], .peers = group.alone ? NULL : peers, .dir = ROOT, .segment_size = GROUP_SEGMENT,
         .index_file_size = 1u << 20, .durability = group.durability, .election_timeout_ms = 300, .heartbeat_ms = 50, .max_wait_ms = 2500,
+        .scrub_bytes_per_second = group.scrub_bytes_per_second, .scrub_interval_s = 1,
         .preferred_leaders = group.preferred_leaders,
     };
     struct dledger_callbacks callbacks = {node, cb_metadata, cb_message, cb_nothing, cb_snapshot, cb_restore, cb_nothing, NULL, NULL, cb_failed};
-    struct replica_io io = {node, io_send, io_cut, io_sync, io_reserve, io_save, io_hello_changed};
+    struct replica_io io = {node, io_send, io_cut, io_sync, io_reserve, io_save, io_hello_changed, io_scrub};
     struct message_store_config config = {.root = ROOT, .consume_queue_file_size = 20 * 1000, .index_slots = 1000, .index_entries = 4000,
                                           .index_enable = true, .transfer_bytes_max = 262144, .transfer_count_max = 32};
     struct error error = {0};
@@ -177,7 +183,7 @@ void group_up(struct group_node *node)
         }
     }
     node->metadata_applied = node->messages_applied = 0;
-    node->sync_wanted = node->reserve_wanted = node->save_wanted = node->greet_wanted = false;
+    node->sync_wanted = node->reserve_wanted = node->save_wanted = node->greet_wanted = node->scrub_wanted = false;
     ck_assert_msg(replica_open(&node->replica, env, &options, &callbacks, &io, "127.0.0.1:10911", &node->view, &error) == 0, "%s", error.message);
     ck_assert_msg(message_store_open(&node->store, env, &config, &node->view, &error) == 0, "%s", error.message);
     ck_assert_msg(replica_start(&node->replica, &node->store, &error) == 0, "%s", error.message);
@@ -207,6 +213,11 @@ static void work(struct group_node *node)
         node->reserve_wanted = false;
         ledger_reservation_run(&node->replica.reservation);
         replica_reserved(&node->replica);
+    }
+    if (node->scrub_wanted) {
+        node->scrub_wanted = false;
+        replica_scrub_run(&node->replica.scrub);
+        replica_scrubbed(&node->replica);
     }
     if (node->save_wanted) {
         node->save_wanted = false;

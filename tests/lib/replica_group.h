@@ -32,7 +32,7 @@ struct group_node {
     int messages_applied;
 
     /* ---- private ---- */
-    bool sync_wanted, reserve_wanted, save_wanted, greet_wanted;
+    bool sync_wanted, reserve_wanted, save_wanted, greet_wanted, scrub_wanted;
     struct env_ops ops;
     const struct env_ops *sim_ops;
 };
@@ -47,6 +47,7 @@ struct group {
     struct sim_clock clock;
     enum durability_class durability;
     struct group_node nodes[GROUP_NODES + 1]; /* by Raft id */
+    uint64_t scrub_bytes_per_second; /* 0: nobody scrubs */
     bool alone; /* member 1 is a group of one */
     const char *preferred_leaders;
     /* Set: called for every message on its way; false drops it. */

@@ -97,7 +97,8 @@ void dledger_commit_log_forward_answer(struct dledger_commit_log *log, uint64_t 
 const uint8_t *dledger_commit_log_pin(struct dledger_commit_log *log, int64_t physical_offset, size_t size, struct mapped_file **pinned)
 {
     struct mapped_file_queue *data = &machine_of(log)->replica.ledger.data;
-    if (physical_offset < 0 || (uint64_t)physical_offset + size > machine_of(log)->replica.applied_end)
+    if (physical_offset < 0 || (uint64_t)physical_offset + size > machine_of(log)->replica.applied_end ||
+        dledger_commit_log_damaged(log, physical_offset, size))
         return NULL;
     const uint8_t *bytes = mapped_file_queue_at(data, (uint64_t)physical_offset, size);
     if (bytes == NULL)
@@ -105,6 +106,17 @@ const uint8_t *dledger_commit_log_pin(struct dledger_commit_log *log, int64_t ph
     *pinned = mapped_file_queue_find(data, (uint64_t)physical_offset);
     mapped_file_pin(*pinned);
     return bytes;
+}
+
+bool dledger_commit_log_damaged(const struct dledger_commit_log *log, int64_t physical_offset, size_t size)
+{
+    return physical_offset >= 0 && ledger_is_damaged(&machine_of(log)->replica.ledger, (uint64_t)physical_offset, size);
+}
+
+void dledger_commit_log_note_damage(struct dledger_commit_log *log, int64_t physical_offset)
+{
+    if (physical_offset >= 0 && machine_of(log)->replica.member_count > 1)
+        replica_note_damage(&machine_of(log)->replica, (uint64_t)physical_offset);
 }
 
 void dledger_commit_log_unpin(struct dledger_commit_log *log, struct mapped_file *pinned)

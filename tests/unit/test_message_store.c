@@ -73,7 +73,7 @@ static uint32_t fake_message_at(void *context, int64_t offset)
     uint32_t size = load_u32(fake.bytes + offset);
     return fake_at(NULL, offset, size) != NULL ? size : 0;
 }
-static const struct log_view view = {NULL, fake_min, fake_committed, fake_at, fake_read, fake_message_at};
+static const struct log_view view = {NULL, fake_min, fake_committed, fake_at, fake_read, fake_message_at, NULL};
 
 struct spec {
     const char *topic;

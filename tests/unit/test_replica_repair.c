@@ -234,6 +234,25 @@ START_TEST(test_damaged_on_all_and_needed)
 }
 END_TEST
 
+/* Damage while everybody runs, that nobody reads. */
+START_TEST(test_scrub)
+{
+    group.scrub_bytes_per_second = 1u << 20;
+    group_all_up();
+    group_wait_leader(2000);
+    for (int i = 0; i < MESSAGES; i++)
+        group_must_send(group_leader(), i);
+    struct group_node *node = _i % 2 == 0 ? group_leader() : group_other(group_leader(), NULL);
+    sim_env_corrupt(&node->sim, segment_of(node), log_size(node) * (uint64_t)(1 + _i) / 10, 0x20);
+    uint64_t passes = node->replica.scrub_passes;
+    for (int i = 0; i < 5000 && node->replica.scrub_passes < passes + 3; i++)
+        group_step();
+    ck_assert_uint_eq(node->replica.damage_found, 1);
+    ck_assert_uint_ge(node->replica.repaired_entries, 1);
+    expect_whole();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("replica_repair");
@@ -246,6 +265,7 @@ int main(void)
     tcase_add_test(tcase, test_waits_for_who_has_it);
     tcase_add_test(tcase, test_damaged_on_all);
     tcase_add_test(tcase, test_damaged_on_all_and_needed);
+    tcase_add_loop_test(tcase, test_scrub, 0, 8);
     tcase_add_loop_test(tcase, test_vote_files, 0, 9);
     tcase_add_loop_test(tcase, test_hints, 0, 4);
     suite_add_tcase(suite, tcase);

@@ -1,0 +1,173 @@
+/* A slow walk over the whole committed log, again and again, for damage that nobody reads. A piece is read and checked on the pool; what is found goes
+ * the way of all damage (replica_repair.c). The pieces are so far apart that the rate is kept.
+ */
+#include "dledger/replica_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "store/log_sink.h"
+
+#define PIECE (256u << 10)
+#define IDLE_US 1000000u
+
+/* Whole entries at the front of the piece; *need: how much of the one behind them has to be read. */
+static void check_piece(struct replica_scrub *scrub, const uint8_t *bytes, size_t size, size_t *need)
+{
+    size_t at = 0;
+
+    *need = 0;
+    while (scrub->index <= scrub->last && !scrub->damaged) {
+        uint64_t left = scrub->file_size - scrub->offset - at;
+        struct ledger_entry entry;
+        if (left < LEDGER_BLANK_SIZE || (size - at >= LEDGER_BLANK_SIZE && ledger_is_blank(bytes + at))) {
+            scrub->damaged = at == 0; /* there is an entry where the piece begins */
+            break;
+        }
+        if (size - at < LEDGER_ENTRY_HEADER_SIZE && size - at < left) {
+            *need = LEDGER_ENTRY_HEADER_SIZE;
+            break;
+        }
+        if (size - at < LEDGER_ENTRY_HEADER_SIZE || ledger_entry_decode(&entry, bytes + at) != 0 || entry.index != scrub->index ||
+            entry.position != scrub->file->start + scrub->offset + at || ledger_entry_size(&entry) > left ||
+            (scrub->chain_known && ledger_entry_chain(bytes + at, scrub->chain) != entry.chain_crc)) {
+            scrub->damaged = true;
+            break;
+        }
+        if (ledger_entry_size(&entry) > size - at) {
+            *need = ledger_entry_size(&entry);
+            break;
+        }
+        if (!ledger_entry_body_ok(&entry, bytes + at + LEDGER_ENTRY_HEADER_SIZE)) {
+            scrub->damaged = true;
+            break;
+        }
+        scrub->chain = entry.chain_crc;
+        scrub->chain_known = true;
+        scrub->index++;
+        at += ledger_entry_size(&entry);
+    }
+    scrub->offset += at;
+}
+
+void replica_scrub_run(struct replica_scrub *scrub)
+{
+    size_t want = PIECE, need = 0;
+
+    scrub->result = 0;
+    scrub->bytes = 0;
+    do {
+        uint64_t left = scrub->file_size - scrub->offset;
+        size_t size = left < want ? (size_t)left : want;
+        uint8_t *bytes = malloc(size == 0 ? 1 : size);
+        ssize_t got = bytes == NULL ? -ENOMEM : env_read(scrub->env, scrub->file->file, bytes, size, scrub->offset);
+        if (got < 0 || (size_t)got != size) {
+            scrub->result = got < 0 ? (int)got : -EIO;
+            need = 0;
+        } else {
+            scrub->bytes += size;
+            check_piece(scrub, bytes, size, &need);
+        }
+        free(bytes);
+        want = want < need ? need : 0; /* again only for one entry that is larger than a piece */
+    } while (need > PIECE && want > 0);
+}
+
+static void rest(struct replica *replica, uint64_t us)
+{
+    replica->scrub_due_us = replica_now_us(replica) + us;
+}
+
+/* Where the entry stands that comes next; false: a pass has ended. */
+static bool find_place(struct replica *replica)
+{
+    struct ledger *ledger = &replica->ledger;
+    struct replica_scrub *scrub = &replica->scrub;
+    uint64_t position, term;
+    uint32_t size;
+    const struct ledger_hole *hole;
+
+    if (scrub->index < (uint64_t)ledger->begin_index) {
+        scrub->index = (uint64_t)ledger->begin_index;
+        scrub->chain_known = scrub->index == 0;
+        scrub->chain = 0;
+    }
+    while ((hole = ledger_hole_of(ledger, scrub->index)) != NULL) {
+        scrub->index = hole->last + 1;
+        scrub->chain_known = false;
+    }
+    if (scrub->index >= replica->applied)
+        return false;
+    if (!ledger_locate(ledger, scrub->index, &position, &size, &term)) {
+        ledger_verify(ledger, scrub->index, scrub->index, 1);
+        return ledger_hole_of(ledger, scrub->index) != NULL && find_place(replica);
+    }
+    scrub->file = mapped_file_queue_find(&ledger->data, position);
+    scrub->offset = position - scrub->file->start;
+    scrub->position = position;
+    return true;
+}
+
+void replica_scrub_tick(struct replica *replica, uint64_t now)
+{
+    struct replica_scrub *scrub = &replica->scrub;
+
+    if (replica->phase != REPLICA_RUNNING || scrub->out || now < replica->scrub_due_us)
+        return;
+    if (scrub->index == 0)
+        replica->scrub_pass_us = now;
+    if (!find_place(replica)) {
+        uint64_t next = replica->scrub_pass_us + replica->options.scrub_interval_s * 1000000ull;
+        if (scrub->index > 0)
+            replica->scrub_passes++;
+        scrub->index = 0;
+        scrub->chain = 0;
+        scrub->chain_known = true;
+        rest(replica, next > now + IDLE_US ? next - now : IDLE_US);
+        return;
+    }
+    scrub->env = replica->env;
+    scrub->file_size = replica->ledger.data.file_size;
+    scrub->last = replica->applied - 1;
+    scrub->damaged = false;
+    scrub->out = true;
+    mapped_file_pin(scrub->file);
+    replica->io.scrub(replica->io.context, scrub);
+}
+
+void replica_scrubbed(struct replica *replica)
+{
+    struct replica_scrub *scrub = &replica->scrub;
+    struct ledger *ledger = &replica->ledger;
+    char where[512];
+
+    mapped_file_unpin(&ledger->data, scrub->file);
+    scrub->out = false;
+    ledger_describe(ledger, scrub->position, where, sizeof where);
+    if (scrub->result != 0 || scrub->damaged) {
+        if (scrub->result != 0)
+            LOG_ERROR("%s: the scrub cannot read: %s", where, strerror(-scrub->result));
+        ledger_verify(ledger, scrub->index, scrub->index, 1);
+        if (ledger_hole_of(ledger, scrub->index) != NULL) {
+            replica->damage_found++;
+            replica_repair_start(replica);
+        } else {
+            scrub->index++; /* it was about to be written again, or the disk did not answer */
+        }
+        scrub->chain_known = false;
+    }
+    rest(replica, (uint64_t)scrub->bytes * 1000000ull / replica->options.scrub_bytes_per_second + 1000);
+}
+
+void replica_note_damage(struct replica *replica, uint64_t position)
+{
+    raft_index index = replica_index_at(replica, position);
+
+    if (index == 0 || index > replica->applied || ledger_hole_of(&replica->ledger, index - 1) != NULL)
+        return;
+    ledger_verify(&replica->ledger, index - 1, index - 1, 1);
+    if (ledger_hole_of(&replica->ledger, index - 1) != NULL) {
+        replica->damage_found++;
+        replica_repair_start(replica);
+    }
+}
