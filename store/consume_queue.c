@@ -40,7 +40,9 @@ static bool read_unit(const struct consume_queue *queue, int64_t queue_offset, s
 {
     if (queue_offset < 0 || queue_offset > INT64_MAX / (int64_t)CONSUME_QUEUE_UNIT_SIZE)
         return false;
-    const uint8_t *p = mapped_file_queue_at(&queue->files, byte_of(queue_offset), CONSUME_QUEUE_UNIT_SIZE);
+    const uint8_t *p = queue->window == NULL
+                           ? mapped_file_queue_at(&queue->files, byte_of(queue_offset), CONSUME_QUEUE_UNIT_SIZE)
+                           : mapped_file_queue_peek(&queue->files, queue->window, byte_of(queue_offset), CONSUME_QUEUE_UNIT_SIZE);
     if (p == NULL)
         return false;
     decode(p, unit);
@@ -146,7 +148,9 @@ int consume_queue_open(struct consume_queue *queue, struct env *env, const char 
     queue->topic = strdup(topic);
     if (queue->topic == NULL)
         return error_set(error, ERROR_NO_MEMORY, "queue %s %d: out of memory", topic, (int)queue_id);
-    int rv = mapped_file_queue_open(&queue->files, env, dir, file_size, true, error);
+    struct mapped_file_window window;
+    consume_queue_begin_look(queue, &window);
+    int rv = mapped_file_queue_open_unmapped(&queue->files, env, dir, file_size, &window, error);
     if (rv != 0) {
         free(queue->topic);
         queue->topic = NULL;
@@ -155,7 +159,27 @@ int consume_queue_open(struct consume_queue *queue, struct env *env, const char 
     set_end(queue, find_end(queue, INT64_MAX));
     queue->min_offset = lower_bound(queue, first_in_files(queue), queue->max_offset, 1);
     queue->append_offset = queue->max_offset;
-    return 0;
+    rv = consume_queue_end_look(queue, error);
+    if (rv != 0)
+        consume_queue_close(queue);
+    return rv;
+}
+
+void consume_queue_begin_look(struct consume_queue *queue, struct mapped_file_window *window)
+{
+    window->handle = NULL; /* not the bytes: they are read before anybody sees them */
+    window->size = 0;
+    window->result = 0;
+    queue->window = window;
+}
+
+int consume_queue_end_look(struct consume_queue *queue, struct error *error)
+{
+    int rv = queue->window->result;
+    mapped_file_window_close(queue->window, queue->files.env);
+    queue->window = NULL;
+    return rv == 0 ? 0
+                   : error_set(error, ERROR_IO, "queue %s %d: its files cannot be read: %s", queue->topic, (int)queue->queue_id, strerror(-rv));
 }
 
 void consume_queue_close(struct consume_queue *queue)
@@ -386,6 +410,19 @@ static int64_t first_unit_from(uint64_t byte)
     return (int64_t)((byte + CONSUME_QUEUE_UNIT_SIZE - 1) / CONSUME_QUEUE_UNIT_SIZE);
 }
 
+/* Where the unit stands its bytes name a record before the limit. Not asked for its tags code: the last unit of a page has it on the next one, which is
+ * a hole in most queues. */
+static bool is_record_before(const struct consume_queue *queue, int64_t queue_offset, int64_t physical_limit)
+{
+    const size_t size = 12;
+    const uint8_t *p = queue->window == NULL ? mapped_file_queue_at(&queue->files, byte_of(queue_offset), size)
+                                             : mapped_file_queue_peek(&queue->files, queue->window, byte_of(queue_offset), size);
+    if (p == NULL)
+        return false;
+    int64_t physical_offset = (int64_t)load_u64(p);
+    return (int32_t)load_u32(p + 8) > 0 && physical_offset > 0 && physical_offset < physical_limit;
+}
+
 /* Looks at the page in which the queue ends. Halving sees a few units only; a broken one in between shows as a unit out of order, or as an end
  * behind which units of older records follow. Returns where the queue has to end, which is `end` itself in the second case. */
 static int64_t check_tail(const struct consume_queue *queue, int64_t end, int64_t physical_limit, bool *damaged)
@@ -409,7 +446,7 @@ static int64_t check_tail(const struct consume_queue *queue, int64_t end, int64_
         previous = unit;
     }
     for (int64_t at = end + 1; at < first_unit_from(page + PAGE); at++) {
-        if (read_unit(queue, at, &unit) && unit.size > 0 && unit.physical_offset > 0 && unit.physical_offset < physical_limit)
+        if (is_record_before(queue, at, physical_limit))
             *damaged = true;
     }
     return end;
@@ -422,6 +459,9 @@ int consume_queue_recover(struct consume_queue *queue, int64_t physical_offset, 
         return 0;
     int64_t end = find_end(queue, physical_offset);
     end = check_tail(queue, end, physical_offset, damaged);
+    if (queue->window != NULL && queue->window->result != 0)
+        return error_set(error, ERROR_IO, "queue %s %d: its files cannot be read: %s", queue->topic, (int)queue->queue_id,
+                         strerror(-queue->window->result)); /* nothing is cut for that */
     if (*damaged) {
         /* Units may stand behind the end that was found at open: clear the whole page. It has blocks, something was written in it. */
         int64_t page_end = (int64_t)((byte_of(end) / PAGE * PAGE + PAGE) / CONSUME_QUEUE_UNIT_SIZE);
@@ -459,8 +499,14 @@ int consume_queue_correct_min(struct consume_queue *queue, int64_t physical_offs
     if (queue->files.count == 0)
         return 0;
     int64_t from = queue->min_offset > first_in_files(queue) ? queue->min_offset : first_in_files(queue);
+    struct mapped_file_window window;
+    consume_queue_begin_look(queue, &window);
     /* A pad is before everything. */
-    queue->min_offset = lower_bound(queue, from, queue->max_offset, physical_offset > 1 ? physical_offset : 1);
+    int64_t min_offset = lower_bound(queue, from, queue->max_offset, physical_offset > 1 ? physical_offset : 1);
+    int rv = consume_queue_end_look(queue, error);
+    if (rv != 0)
+        return rv;
+    queue->min_offset = min_offset;
     return mapped_file_queue_trim(&queue->files, byte_of(queue->min_offset), error);
 }
 

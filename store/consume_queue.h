@@ -36,11 +36,16 @@ struct consume_queue {
     uint64_t reserved_end; /* byte up to which the last file has disk blocks for sure */
     uint64_t dirty_from;   /* first byte not synced, when dirty */
     uint64_t dirty_to;     /* bytes behind the end that were cleared up to here and not synced, 0 = none */
+    struct mapped_file_window *window; /* NULL but for a start: what is not mapped is read through it */
 };
 
 int consume_queue_open(struct consume_queue *queue, struct env *env, const char *dir, const char *topic, int32_t queue_id,
                        uint64_t file_size, struct error *error);
 void consume_queue_close(struct consume_queue *queue);
+/* From here to consume_queue_end_look() what is not mapped is read page by page and stays unmapped: for a start, which looks at a little of every queue.
+ * The window is the caller's; the end says if something could not be read: then what was found since counts for nothing. 0, ERROR_IO. */
+void consume_queue_begin_look(struct consume_queue *queue, struct mapped_file_window *window);
+int consume_queue_end_look(struct consume_queue *queue, struct error *error);
 /* Makes sure that the append at queue_offset cannot fail any more: file, padding and disk blocks are there. 0, ERROR_NO_SPACE, ERROR_IO. */
 int consume_queue_prepare(struct consume_queue *queue, int64_t queue_offset);
 /* Writes unit number max_offset. The first append of an empty queue may be at any queue offset (pads the file in front). 0, ERROR_NO_SPACE, ERROR_IO. */

@@ -159,8 +159,28 @@ static int by_start(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* last: nothing lies behind it. *empty: the file has no bytes (writable maps only) and was not opened. */
-static int open_one(struct mapped_file_queue *queue, uint64_t start, bool last, bool *empty, struct error *error)
+/* The file is there and is mapped when somebody uses it. Takes `handle` in any case. */
+static int map_later(struct mapped_file_queue *queue, uint64_t start, bool last, struct env_file *handle, struct mapped_file_window *window,
+                     struct mapped_file **out)
+{
+    struct mapped_file *file = calloc(1, sizeof *file);
+    if (file == NULL || !last)
+        env_close(queue->env, handle);
+    if (file == NULL)
+        return -ENOMEM;
+    file->start = start;
+    file->queue = queue;
+    if (last) {
+        window->handle = handle;
+        window->start = start;
+    }
+    *out = file;
+    return 0;
+}
+
+/* last: nothing lies behind it. *empty: the file has no bytes (writable maps only) and was not opened. window: NULL, or it is mapped later. */
+static int open_one(struct mapped_file_queue *queue, uint64_t start, bool last, struct mapped_file_window *window, bool *empty,
+                    struct error *error)
 {
     char path[PATH_MAX];
     struct env_file *handle;
@@ -201,7 +221,7 @@ static int open_one(struct mapped_file_queue *queue, uint64_t start, bool last, 
         env_close(queue->env, handle);
         return io_error(error, rv, "map", path);
     }
-    rv = map_file(queue, start, handle, &file);
+    rv = window != NULL ? map_later(queue, start, last, handle, window, &file) : map_file(queue, start, handle, &file);
     if (rv != 0)
         return io_error(error, rv, "map", path);
     queue->files[queue->count++] = file;
@@ -223,8 +243,8 @@ static int remove_unborn(struct mapped_file_queue *queue, const struct names *na
     return 0;
 }
 
-int mapped_file_queue_open(struct mapped_file_queue *queue, struct env *env, const char *dir, uint64_t file_size, bool writable_map,
-                           struct error *error)
+static int open_all(struct mapped_file_queue *queue, struct env *env, const char *dir, uint64_t file_size, bool writable_map,
+                    struct mapped_file_window *window, struct error *error)
 {
     assert(file_size > 0 && file_size <= SIZE_MAX / 2);
     memset(queue, 0, sizeof *queue);
@@ -264,7 +284,7 @@ int mapped_file_queue_open(struct mapped_file_queue *queue, struct env *env, con
             code = error_set(error, ERROR_DAMAGED, "%s: a file is missing between %020llu and %020llu", dir,
                              (unsigned long long)names.starts[i - 1], (unsigned long long)start);
         else
-            code = open_one(queue, start, i + 1 == names.count, &empty, error);
+            code = open_one(queue, start, i + 1 == names.count, window, &empty, error);
         if (empty) {
             code = remove_unborn(queue, &names, i, error);
             break;
@@ -281,6 +301,83 @@ done:
     if (code != 0)
         close_all(queue);
     return code;
+}
+
+int mapped_file_queue_open(struct mapped_file_queue *queue, struct env *env, const char *dir, uint64_t file_size, bool writable_map,
+                           struct error *error)
+{
+    return open_all(queue, env, dir, file_size, writable_map, NULL, error);
+}
+
+int mapped_file_queue_open_unmapped(struct mapped_file_queue *queue, struct env *env, const char *dir, uint64_t file_size,
+                                    struct mapped_file_window *window, struct error *error)
+{
+    assert(window->handle == NULL);
+    int rv = open_all(queue, env, dir, file_size, true, window, error);
+    if (rv != 0)
+        mapped_file_window_close(window, env);
+    return rv;
+}
+
+void mapped_file_window_close(struct mapped_file_window *window, struct env *env)
+{
+    if (window->handle != NULL)
+        env_close(env, window->handle);
+    window->handle = NULL;
+    window->size = 0;
+}
+
+static int fill_window(const struct mapped_file_queue *queue, struct mapped_file_window *window, uint64_t start, uint64_t from, size_t size)
+{
+    if (window->handle != NULL && window->start != start)
+        mapped_file_window_close(window, queue->env);
+    if (window->handle == NULL) {
+        char path[PATH_MAX];
+        int rv = file_path(queue, start, "", path);
+        if (rv == 0)
+            rv = env_open(queue->env, path, ENV_READ, &window->handle);
+        if (rv != 0) {
+            window->handle = NULL;
+            return rv;
+        }
+        window->start = start;
+    }
+    window->size = 0;
+    ssize_t got = env_read(queue->env, window->handle, window->bytes, size, from);
+    if (got < 0 || (size_t)got != size)
+        return got < 0 ? (int)got : -EIO;
+    window->from = from;
+    window->size = size;
+    return 0;
+}
+
+const uint8_t *mapped_file_queue_peek(const struct mapped_file_queue *queue, struct mapped_file_window *window, uint64_t position, size_t size)
+{
+    const struct mapped_file *file = mapped_file_queue_find(queue, position);
+    assert(size <= MAPPED_FILE_WINDOW_SIZE);
+    if (file == NULL || size > queue->file_size - (position - file->start))
+        return NULL;
+    uint64_t at = position - file->start;
+    if (file->map != NULL)
+        return file->map + at;
+    if (window->handle == NULL || window->start != file->start || at < window->from || at + size > window->from + window->size) {
+        /* One page: what lies behind it is mostly a hole, and the kernel would fill pages with zeros for it. */
+        uint64_t from = at / MAPPED_FILE_WINDOW_SIZE * MAPPED_FILE_WINDOW_SIZE;
+        uint64_t end = from + MAPPED_FILE_WINDOW_SIZE;
+        if (at + size > end) {
+            from = at;
+            end = at + size;
+        }
+        if (end > queue->file_size)
+            end = queue->file_size;
+        int rv = fill_window(queue, window, file->start, from, (size_t)(end - from));
+        if (rv != 0) {
+            if (window->result == 0)
+                window->result = rv;
+            return NULL;
+        }
+    }
+    return window->bytes + (at - window->from);
 }
 
 void mapped_file_queue_close(struct mapped_file_queue *queue)
@@ -316,21 +413,15 @@ int mapped_file_queue_sync_dir(struct mapped_file_queue *queue)
     return 0;
 }
 
-void mapped_file_queue_let_go(struct mapped_file_queue *queue)
-{
-    for (size_t i = 0; i < queue->count && queue->env->ops->let_go != NULL; i++) {
-        if (queue->files[i]->map != NULL)
-            queue->env->ops->let_go(queue->env, queue->files[i]->map, queue->file_size);
-    }
-}
-
 void mapped_file_queue_use_pool(struct mapped_file_queue *queue, struct mapped_file_pool *pool, uint8_t **cached)
 {
     assert(queue->writable_map);
     queue->pool = pool;
     queue->cached = cached;
-    for (size_t i = 0; i < queue->count; i++)
-        mapped_file_pool_add(pool, queue->files[i]);
+    for (size_t i = 0; i < queue->count; i++) {
+        if (queue->files[i]->map != NULL)
+            mapped_file_pool_add(pool, queue->files[i]);
+    }
 }
 
 static int map_again(const struct mapped_file_queue *queue, struct mapped_file *file)
@@ -348,7 +439,8 @@ static int map_again(const struct mapped_file_queue *queue, struct mapped_file *
     env_close(env, handle);
     if (file->map == NULL)
         return -error_number;
-    mapped_file_pool_add(queue->pool, file);
+    if (queue->pool != NULL)
+        mapped_file_pool_add(queue->pool, file);
     return 0;
 }
 

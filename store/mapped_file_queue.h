@@ -16,7 +16,7 @@ struct mapped_file_queue;
 struct mapped_file {
     uint64_t start;        /* position of its first byte */
     struct env_file *file; /* NULL for writable-mapped files: closed once mapped, so that open files stay bounded */
-    uint8_t *map;          /* file_size bytes; NULL where a pool has unmapped it: see mapped_file_queue_map() */
+    uint8_t *map;          /* file_size bytes; NULL where it is not mapped now: see mapped_file_queue_map() */
     uint32_t pins;         /* readers that must not lose the mapping (answers not yet written) */
     bool dropped;          /* deleted while pinned: unmapped by the last unpin */
     bool used;             /* since its pool last looked */
@@ -45,6 +45,25 @@ int mapped_file_queue_open(struct mapped_file_queue *queue, struct env *env, con
                            struct error *error);
 void mapped_file_queue_close(struct mapped_file_queue *queue);
 
+/* A page of one file at a time, read instead of mapped: of each of thousands of files a start looks at a page or two, and a mapping of it costs several
+ * times as much. handle, size and result are zero before its first use. */
+#define MAPPED_FILE_WINDOW_SIZE 4096u
+struct mapped_file_window {
+    struct env_file *handle; /* NULL: none is open */
+    uint64_t start;          /* of the file that handle is of */
+    uint64_t from;           /* where bytes lie in it */
+    size_t size;
+    int result; /* negative errno of the first read that failed */
+    uint8_t bytes[MAPPED_FILE_WINDOW_SIZE];
+};
+/* Like mapped_file_queue_open() with writable maps, but files are mapped when mapped_file_queue_map() asks for it. The newest stays open in the window. */
+int mapped_file_queue_open_unmapped(struct mapped_file_queue *queue, struct env *env, const char *dir, uint64_t file_size,
+                                    struct mapped_file_window *window, struct error *error);
+/* size bytes at position when they lie in one file, else NULL: of the mapping if there is one, otherwise read, valid until the next peek. NULL with
+ * window->result set: they cannot be read. */
+const uint8_t *mapped_file_queue_peek(const struct mapped_file_queue *queue, struct mapped_file_window *window, uint64_t position, size_t size);
+void mapped_file_window_close(struct mapped_file_window *window, struct env *env);
+
 /* Writable maps: files may be unmapped while nobody uses them. cached may be NULL. The queue stays at its address from now on. */
 void mapped_file_queue_use_pool(struct mapped_file_queue *queue, struct mapped_file_pool *pool, uint8_t **cached);
 /* Makes sure that file->map is there, until control returns to the loop or another file is mapped; a pin keeps it longer. 0 or a negative errno. */
@@ -65,8 +84,6 @@ struct mapped_file *mapped_file_queue_find(const struct mapped_file_queue *queue
 uint8_t *mapped_file_queue_at(const struct mapped_file_queue *queue, uint64_t position, size_t size);
 /* Writable maps: makes the names of added and removed files durable, if there are any. Safe on a pool thread while nobody adds or removes. */
 int mapped_file_queue_sync_dir(struct mapped_file_queue *queue);
-/* Writable maps: the process's memory does not count pages any more that nobody may touch for long; they are mapped again when somebody does. */
-void mapped_file_queue_let_go(struct mapped_file_queue *queue);
 /* Creates (full length, sparse, directory synced: with writable maps that is left to mapped_file_queue_sync_dir) and maps the file that holds position; it must be the next one, or the first of an empty queue. */
 int mapped_file_queue_add(struct mapped_file_queue *queue, uint64_t position, struct mapped_file **file, struct error *error);
 /* Reserves disk blocks for size bytes at position, which lie in that file, so that a write through the mapping cannot meet a full disk (it would

@@ -134,11 +134,14 @@ int message_store_recover(struct message_store *store, int64_t position, struct 
     int rv;
 
     for (node = table->head; node != NULL; node = node->next) {
+        struct mapped_file_window window;
         bool damaged;
         any = any || node->queue.files.count > 0;
+        consume_queue_begin_look(&node->queue, &window);
         rv = consume_queue_recover(&node->queue, position, &damaged, error);
-        if (rv != 0)
-            return rv;
+        int looked = consume_queue_end_look(&node->queue, rv == 0 ? error : NULL);
+        if (rv != 0 || looked != 0)
+            return rv != 0 ? rv : looked;
         if (damaged) {
             int64_t from = node->queue.max_physical_offset;
             struct consume_queue_unit unit;
@@ -195,7 +198,12 @@ int message_store_recover(struct message_store *store, int64_t position, struct 
         queue->append_offset = queue->max_offset;
         /* What the process before this one wrote and nobody synced. */
         if (queue->files.count > 0 && queue->max_physical_offset > store->synced_position) {
+            struct mapped_file_window window;
+            consume_queue_begin_look(queue, &window);
             int64_t from = consume_queue_lower_bound(queue, store->synced_position);
+            rv = consume_queue_end_look(queue, error);
+            if (rv != 0)
+                return rv;
             uint64_t byte = (uint64_t)from * CONSUME_QUEUE_UNIT_SIZE;
             if (from == queue->min_offset)
                 byte = mapped_file_queue_begin(&queue->files);
@@ -206,7 +214,6 @@ int message_store_recover(struct message_store *store, int64_t position, struct 
         }
         if (queue->dirty || queue->files.dir_dirty)
             queue_table_mark(table, node);
-        mapped_file_queue_let_go(&queue->files); /* opening looked at a page or two of each, and most queues are idle */
     }
     store->recovered_position = resume;
     store->dispatched_offset = resume;

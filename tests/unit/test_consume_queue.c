@@ -313,6 +313,57 @@ START_TEST(every_call_fails_once)
 }
 END_TEST
 
+/* A start looks at a page or two of each queue: it maps none, and a read that fails is no reason to think that the queue is shorter. */
+START_TEST(start_reads_and_does_not_map)
+{
+    const int64_t end = 2 * FILE_UNITS + 300;
+    const int64_t limit = unit_of(end).physical_offset;
+    bool damaged;
+    append(0, end);
+    ck_assert_int_eq(consume_queue_sync(&queue), 0);
+    reopen();
+    ck_assert_uint_eq(sim.open_maps, 0);
+    ck_assert_uint_eq(sim.open_files, 0);
+    uint64_t digest = sim_env_digest(&sim, "/s/consumequeue");
+    int opens_failed = 0, looks_failed = 0;
+    consume_queue_close(&queue);
+    for (uint64_t n = 1; n < 20; n++) {
+        sim_env_fail_at(&sim, SIM_READ, n, EIO, false);
+        int rv = consume_queue_open(&queue, &sim.env, "/s/consumequeue/T/3", "T", 3, FILE_SIZE, &error);
+        sim.fault.calls = 0;
+        if (rv == 0) {
+            ck_assert_int_eq(queue.max_offset, end);
+            ck_assert_int_eq(queue.min_offset, 0);
+            consume_queue_close(&queue);
+        } else {
+            ck_assert_int_eq(rv, ERROR_IO);
+            opens_failed++;
+        }
+        ck_assert_uint_eq(sim.open_files, 0);
+
+        open_queue();
+        struct mapped_file_window window;
+        consume_queue_begin_look(&queue, &window);
+        sim_env_fail_at(&sim, SIM_READ, n, EIO, false);
+        rv = consume_queue_recover(&queue, limit, &damaged, &error);
+        sim.fault.calls = 0;
+        ck_assert_int_eq(consume_queue_end_look(&queue, &error), rv);
+        ck_assert(rv == 0 || rv == ERROR_IO);
+        looks_failed += rv != 0;
+        ck_assert_int_eq(queue.max_offset, end);
+        ck_assert_uint_eq(sim.open_maps, 0);
+        consume_queue_close(&queue);
+        ck_assert_uint_eq(sim_env_digest(&sim, "/s/consumequeue"), digest);
+    }
+    ck_assert_int_gt(opens_failed, 0);
+    ck_assert_int_gt(looks_failed, 0);
+    open_queue();
+    check_units(0, end);
+    append(end, end + 10);
+    check_units(0, end + 10);
+}
+END_TEST
+
 /* What was synced is there after a power cut, whatever else is. */
 START_TEST(synced_units_survive_power_cuts)
 {
@@ -405,6 +456,7 @@ int main(void)
     tcase_add_test(tcase, full_disk);
     tcase_add_test(tcase, full_disk_at_first_unit);
     tcase_add_test(tcase, every_call_fails_once);
+    tcase_add_test(tcase, start_reads_and_does_not_map);
     tcase_add_test(tcase, synced_units_survive_power_cuts);
     tcase_add_test(tcase, synced_cut_survives_power_cuts);
     tcase_add_test(tcase, tail_is_cleared);
