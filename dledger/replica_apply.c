@@ -60,11 +60,13 @@ static bool apply_one(struct replica *replica)
                                  slice_of(body.data + dispatch.size, body.size - dispatch.size), replay);
         break;
     }
-    case LEDGER_ENTRY_METADATA:
+    case LEDGER_ENTRY_METADATA: {
+        bool failed_before = replica->phase == REPLICA_FAILED;
         callbacks->apply_metadata(callbacks->context, index - 1, body, replay);
-        if (replica->phase == REPLICA_FAILED)
+        if (replica->phase == REPLICA_FAILED && !failed_before)
             return false; /* it is of a later version: it counts as not applied */
         break;
+    }
     case LEDGER_ENTRY_CONFIGURATION:
         if (index > replica->configuration_index) {
             replica->configuration_index = index;

@@ -400,6 +400,7 @@ void chaos_end(void)
         machine->slow_until = 0;
         machine->disk.disk_bytes = 0;
         machine_resume(machine);
+        machine_hurry(machine);
         /* An error that has not struck yet never will. */
         memset(&machine->disk.fault, 0, sizeof machine->disk.fault);
         machine->cut_when_dead = false;

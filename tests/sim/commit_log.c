@@ -4,6 +4,7 @@
 
 #include "dledger/pause_watch.h"
 #include "dledger/replica_internal.h"
+#include "proto/metadata.pb-c.h"
 #include "tests/sim/commit_log.h"
 #include "tests/sim/workload.h"
 
@@ -43,11 +44,25 @@ void dledger_commit_log_append(struct dledger_commit_log *log, enum ledger_entry
     replica_append(&machine->replica, kind, request);
 }
 
+/* A seeded bug: the record is taken for logged. */
+static bool loses_offsets(struct machine *machine, struct slice body, struct append_entry_request *request)
+{
+    Ledgermq__MetadataRecord *record = ledgermq__metadata_record__unpack(NULL, body.size, body.data);
+    bool loses = record != NULL && record->n_offsets > 0 && request != NULL && machine->early == NULL && chance_of(100);
+    if (record != NULL)
+        ledgermq__metadata_record__free_unpacked(record, NULL);
+    if (loses)
+        machine->early = request;
+    return loses;
+}
+
 int dledger_commit_log_append_copy(struct dledger_commit_log *log, enum ledger_entry_kind kind, struct slice body,
                                    struct append_entry_request *request)
 {
     int64_t offset;
     int code;
+    if (world.options.bug == BUG_DELTA_LOST && loses_offsets(machine_of(log), body, request))
+        return 0;
     uint8_t *room = dledger_commit_log_reserve(log, body.size, &offset, &code);
     if (room == NULL)
         return code;

@@ -12,7 +12,10 @@
 #include "broker/remoting_server.h"
 #include "broker/topic_config.h"
 #include "dledger/replica_internal.h"
+#include "proto/topic_validator.h"
+#include "broker/consumer_offset.h"
 #include "broker/metadata.h"
+#include "broker/queue_lock.h"
 #include "store/index_service.h"
 #include "tests/sim/checker.h"
 #include "tests/sim/commit_log.h"
@@ -38,7 +41,7 @@ static int bug_open(struct env *env, const char *path, unsigned flags, struct en
         return rv;
     if (world.options.bug == BUG_VOTE_NOT_SYNCED && size > 5 && strcmp(path + size - 5, "/vote") == 0)
         machine->vote_handle = *file;
-    if (world.options.bug == BUG_LOG_NOT_SYNCED && strstr(path, "/data/") != NULL) {
+    if ((world.options.bug == BUG_LOG_NOT_SYNCED || world.options.bug == BUG_SHORT_WRITE) && strstr(path, "/data/") != NULL) {
         for (size_t i = 0; i < 64; i++) {
             if (machine->segment_handles[i] == NULL) {
                 machine->segment_handles[i] = *file;
@@ -68,6 +71,23 @@ static int bug_sync(struct env *env, struct env_file *file)
     for (size_t i = 0; i < 64 && !lies; i++)
         lies = machine->segment_handles[i] == file;
     return lies && !machine->disk.dead ? 0 : machine->disk.env.ops->sync(env, file);
+}
+
+static int bug_write(struct env *env, struct env_file *file, const struct iovec *iov, int count, uint64_t offset)
+{
+    struct machine *machine = machine_of(env);
+    struct iovec half = {iov[0].iov_base, iov[0].iov_len / 2};
+    bool segment = false;
+    for (size_t i = 0; i < 64; i++)
+        segment = segment || machine->segment_handles[i] == file;
+    bool halves = segment && half.iov_len > 0 && chance_of(10);
+    return machine->disk.env.ops->write(env, file, halves ? &half : iov, halves ? 1 : count, offset);
+}
+
+static int bug_sync_dir(struct env *env, const char *path)
+{
+    (void)path;
+    return machine_of(env)->disk.dead ? -EIO : 0;
 }
 
 /* ---- time ---- */
@@ -126,7 +146,7 @@ static void on_job_back(const struct world_event *event)
 {
     struct machine *machine = world.machines[event->node];
     struct machine_job *job = &machine->jobs[event->value];
-    if (machine->life != event->life || !machine->up || !job->out)
+    if (machine->life != event->life || !machine->up || !job->out || job->back)
         return;
     job->back = true;
     machine_wake(machine, world.now);
@@ -161,6 +181,14 @@ static uint64_t disk_time(const struct machine *machine)
     if (world.now < machine->slow_until)
         time += chance(machine->slow_us);
     return time;
+}
+
+void machine_hurry(struct machine *machine)
+{
+    for (int kind = 0; kind < JOBS; kind++) {
+        if (machine->up && machine->jobs[kind].out)
+            world_at(world.now + chance(50 * MS), on_job_back, machine->id, machine->life, NULL, (uint64_t)kind);
+    }
 }
 
 static void job_start(struct machine *machine, enum machine_job_kind kind)
@@ -213,12 +241,46 @@ static void job_back(struct machine *machine, enum machine_job_kind kind)
 
 /* ---- callbacks ---- */
 
+/* ---- the seeded bugs of what is applied: alike on all members, as a wrong line of code would be ---- */
+
+static void put_offsets_back(struct machine *machine, struct slice bytes)
+{
+    Ledgermq__MetadataRecord *record = ledgermq__metadata_record__unpack(NULL, bytes.size, bytes.data);
+    for (size_t i = 0; record != NULL && i < record->n_offsets; i++) {
+        const Ledgermq__ConsumerOffset *offset = record->offsets[i];
+        if (offset->offset % 5 == 0)
+            consumer_offset_put(machine->broker.offsets, slice_of_text(offset->group), slice_of_text(offset->topic), offset->queue_id,
+                                offset->offset - 1);
+    }
+    if (record != NULL)
+        ledgermq__metadata_record__free_unpacked(record, NULL);
+}
+
+struct slice machine_spoil_trailer(struct broker *broker, uint64_t index, struct slice trailer)
+{
+    Ledgermq__Consumed *consumed = trailer.size == 0 ? NULL : ledgermq__consumed__unpack(NULL, trailer.size, trailer.data);
+    bool delay = consumed != NULL && consumed->delay_level > 0;
+    bool half = consumed != NULL && consumed->has_half;
+    if ((delay && world.options.bug == BUG_DELAY_TWICE && index % 2 == 0) || (half && world.options.bug == BUG_SETTLE_TWICE && index % 2 == 0))
+        trailer.size = 0;
+    if (delay && world.options.bug == BUG_DELAY_SKIPPED && index % 4 == 0)
+        broker->metadata->delay_offset[consumed->delay_level] = consumed->delay_offset + 2;
+    if (consumed != NULL)
+        ledgermq__consumed__free_unpacked(consumed, NULL);
+    return trailer;
+}
+
+/* ---- the callbacks ---- */
+
 static void cb_metadata(void *context, uint64_t index, struct slice record, bool replay)
 {
     struct machine *machine = context;
     if (machine->disk.dead)
         return;
-    machine->callbacks.apply_metadata(&machine->broker, index, record, replay);
+    if (world.options.bug != BUG_RECORD_DROPPED || replay || !chance_of(20))
+        machine->callbacks.apply_metadata(&machine->broker, index, record, replay);
+    if (!replay && world.options.bug == BUG_OFFSET_BACK)
+        put_offsets_back(machine, record);
     if (!replay && world.options.bug == BUG_APPLY_TWICE && chance_of(20))
         machine->broker.topics->version.counter++;
     checker_applied(machine, index + 1, NULL, replay);
@@ -229,7 +291,10 @@ static void cb_message(void *context, uint64_t index, const struct message_dispa
     struct machine *machine = context;
     if (machine->disk.dead)
         return;
-    machine->callbacks.apply_message(&machine->broker, index, dispatch, trailer, replay);
+    if (!replay && world.options.bug != BUG_NONE)
+        trailer = machine_spoil_trailer(&machine->broker, index, trailer);
+    if (world.options.bug != BUG_HALF_LOST || index % 3 != 0 || !slice_equal_text(dispatch->topic, TOPIC_TRANS_HALF))
+        machine->callbacks.apply_message(&machine->broker, index, dispatch, trailer, replay);
     checker_applied(machine, index + 1, dispatch, replay);
 }
 
@@ -250,6 +315,8 @@ static int cb_snapshot(void *context, uint64_t index, struct buffer *out)
 static int cb_restore(void *context, struct slice snapshot)
 {
     struct machine *machine = context;
+    if (world.options.bug == BUG_SNAPSHOT_IGNORED)
+        return 0;
     int rv = machine->callbacks.restore(&machine->broker, snapshot);
     if (rv != 0)
         violation(machine->id, "a metadata snapshot of %zu bytes is handed back", snapshot.size);
@@ -259,6 +326,8 @@ static int cb_restore(void *context, struct slice snapshot)
 static void cb_role_changed(void *context)
 {
     struct machine *machine = context;
+    if (world.options.bug == BUG_LOCKS_FORGOTTEN && machine->broker.locks != NULL)
+        queue_lock_clear(machine->broker.locks);
     if (!machine->disk.dead && machine->broker.metadata != NULL)
         machine->callbacks.role_changed(&machine->broker);
 }
@@ -279,11 +348,16 @@ void machine_init(struct machine *machine, int id)
     machine->disk.clock = &machine->disk.own_clock;
     machine->disk.writeback_per_mille = (uint32_t)chance(30);
     machine->ops = *machine->disk.env.ops;
-    if (world.options.bug == BUG_VOTE_NOT_SYNCED || world.options.bug == BUG_LOG_NOT_SYNCED) {
+    if (world.options.bug == BUG_VOTE_NOT_SYNCED || world.options.bug == BUG_LOG_NOT_SYNCED || world.options.bug == BUG_SHORT_WRITE) {
         machine->ops.open = bug_open;
         machine->ops.close = bug_close;
-        machine->ops.sync = bug_sync;
+        if (world.options.bug == BUG_SHORT_WRITE)
+            machine->ops.write = bug_write;
+        else
+            machine->ops.sync = bug_sync;
     }
+    if (world.options.bug == BUG_DIR_NOT_SYNCED)
+        machine->ops.sync_dir = bug_sync_dir;
     machine->env = (struct env){&machine->ops, &machine->disk};
     machine->powered = true;
     machine->boot_us = world.now - chance(90 * SECOND);
@@ -683,6 +757,8 @@ static void answer_early(struct machine *machine)
 static bool turn(struct machine *machine)
 {
     answer_early(machine);
+    if (world.options.bug == BUG_COMMIT_EARLY && machine->replica.accepting && chance_of(50))
+        machine->replica.driver.commit = raft_driver_last(&machine->replica.driver);
     bool more = replica_turn(&machine->replica);
     if (machine->disk.dead)
         return false;

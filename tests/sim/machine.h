@@ -91,6 +91,8 @@ struct machine {
 
 /* Makes a broker's parts on a log, for a member or for a rebuild from its log. */
 void machine_open_broker(struct broker *broker, struct loop *loop, struct env *env, struct machine *machine);
+/* What a seeded bug leaves of the trailer of a message that is applied to the broker. */
+struct slice machine_spoil_trailer(struct broker *broker, uint64_t index, struct slice trailer);
 void machine_store_config(struct message_store_config *config, bool index);
 
 void machine_init(struct machine *machine, int id);
@@ -105,6 +107,8 @@ void machine_power_cut(struct machine *machine);
 void machine_died(struct machine *machine);
 void machine_stop(struct machine *machine); /* clean */
 void machine_pause(struct machine *machine, bool clock_too);
+/* Its disk works well again: what hung there comes back. */
+void machine_hurry(struct machine *machine);
 void machine_resume(struct machine *machine);
 /* The directory is emptied by a person. */
 void machine_wipe(struct machine *machine);

@@ -495,11 +495,11 @@ void workload_call(struct machine *machine)
         end_transaction(machine);
         return;
     }
-    if (world.options.bug == BUG_QUEUE_SHIFT && chance_of(20)) {
+    if ((world.options.bug == BUG_QUEUE_SHIFT || world.options.bug == BUG_QUEUE_REUSE) && chance_of(20)) {
         const struct workload_queue *target = &workload_queues[chance(WORKLOAD_TARGETS)];
         struct consume_queue *queue = message_store_queue(&machine->broker.store, slice_of_text(target->topic), target->id, false, NULL);
-        if (queue != NULL)
-            queue->append_offset++;
+        if (queue != NULL && queue->append_offset > 0)
+            queue->append_offset += world.options.bug == BUG_QUEUE_SHIFT ? 1 : -1;
     }
     unsigned kind = (unsigned)chance(1000);
     if (kind < 430)

@@ -23,6 +23,19 @@ enum world_bug {
     BUG_QUEUE_SHIFT,       /* a leader now and then skips a queue offset */
     BUG_EARLY_ANSWER,      /* a send is taken for acknowledged before it has committed */
     BUG_APPLY_TWICE,       /* a metadata record is applied twice */
+    BUG_RECORD_DROPPED,    /* ... or not at all */
+    BUG_COMMIT_EARLY,      /* a leader takes for committed what it has alone */
+    BUG_SHORT_WRITE,       /* half of a write to the log, taken for all of it */
+    BUG_DIR_NOT_SYNCED,    /* names of files are not made durable */
+    BUG_QUEUE_REUSE,       /* a leader now and then gives out a queue offset twice */
+    BUG_SNAPSHOT_IGNORED,  /* metadata snapshots are not restored at a start */
+    BUG_DELTA_LOST,        /* commits of consumer offsets are answered and never logged */
+    BUG_OFFSET_BACK,       /* an applied consumer offset is one too low */
+    BUG_LOCKS_FORGOTTEN,   /* a change of leader loses the queue locks */
+    BUG_DELAY_TWICE,       /* the progress of delayed messages is not applied now and then */
+    BUG_DELAY_SKIPPED,     /* ... or applied for two */
+    BUG_SETTLE_TWICE,      /* that a half message is settled is forgotten */
+    BUG_HALF_LOST,         /* that there is a half message, too */
     BUGS
 };
 extern const char *const world_bug_names[BUGS];

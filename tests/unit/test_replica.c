@@ -2,6 +2,7 @@
 #include <check.h>
 #include <stdlib.h>
 
+#include "dledger/replica_internal.h"
 #include "tests/lib/replica_group.h"
 #include "tests/lib/run_suite.h"
 
@@ -376,6 +377,35 @@ START_TEST(test_transfer_to_nobody)
 }
 END_TEST
 
+/* A member whose disk has failed goes on applying what is committed, each record once. */
+START_TEST(test_failed_member_applies_once)
+{
+    static uint8_t record[] = {0x40, 0x01}; /* a MetadataRecord: time_ms 1 */
+    struct error error;
+    int64_t offset;
+    int code;
+    group_all_up();
+    struct group_node *leader = group_wait_leader(5000);
+    struct group_node *follower = group_other(leader, NULL);
+    group_must_send(leader, 1);
+    group_steps(100);
+    int applied = follower->metadata_applied;
+    follower->no_turn = true;
+    uint8_t *room = replica_reserve(&leader->replica, sizeof record, &offset, &code);
+    ck_assert_ptr_nonnull(room);
+    memcpy(room, record, sizeof record);
+    replica_append(&leader->replica, LEDGER_ENTRY_METADATA, NULL);
+    group_steps(100);
+    ck_assert_uint_eq(follower->replica.driver.commit, leader->replica.driver.commit);
+    error_set(&error, ERROR_IO, "as after a failed sync");
+    follower->may_fail = true;
+    replica_fail(&follower->replica, &error);
+    follower->no_turn = false;
+    group_steps(50);
+    ck_assert_int_eq(follower->metadata_applied, applied + 1);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("replica");
@@ -384,6 +414,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, group_set_up, group_tear_down);
     tcase_add_loop_test(tcase, test_send_and_restart, 0, 2);
     tcase_add_loop_test(tcase, test_slow_sync_shows_nothing, 0, GROUP_NODES);
+    tcase_add_test(tcase, test_failed_member_applies_once);
     tcase_add_test(tcase, test_transfer_to_nobody);
     tcase_add_test(tcase, test_deadline_of_a_batch);
     tcase_add_test(tcase, test_no_quorum);
