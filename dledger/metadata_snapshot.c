@@ -99,6 +99,12 @@ int metadata_snapshot_write(struct env *env, const char *path, struct slice file
             rv = env_sync(env, handle);
         env_close(env, handle);
     }
+    /* Its name too: the checkpoint that is saved next speaks of it. */
+    if (rv == 0) {
+        char dir[512];
+        snprintf(dir, sizeof dir, "%.*s", (int)(strrchr(path, '/') - path), path);
+        rv = env->ops->sync_dir(env, dir);
+    }
     return rv == 0 ? 0 : error_set(error, ERROR_IO, "%s: %s", path, strerror(-rv));
 }
 

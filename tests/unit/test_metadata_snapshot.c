@@ -103,6 +103,22 @@ START_TEST(test_found_is_durable)
 }
 END_TEST
 
+/* The first one of each file makes its name, which a power cut must not take either: a checkpoint that is written next speaks of it. */
+START_TEST(test_names_are_durable)
+{
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        begin(seed);
+        ck_assert_int_eq(write_snapshot(-1, 10, "ten"), 0);
+        power_cut();
+        expect(INT64_MAX, 10, "ten");
+        ck_assert_int_eq(write_snapshot(10, 20, "twenty"), 0);
+        power_cut();
+        expect(INT64_MAX, 20, "twenty");
+        sim_env_close(&sim);
+    }
+}
+END_TEST
+
 /* What the log lost its snapshot loses too, for good. */
 START_TEST(test_forget)
 {
@@ -129,6 +145,7 @@ int main(void)
     tcase_add_test(tcase, test_two_in_turn);
     tcase_add_test(tcase, test_damage);
     tcase_add_test(tcase, test_found_is_durable);
+    tcase_add_test(tcase, test_names_are_durable);
     tcase_add_test(tcase, test_forget);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
