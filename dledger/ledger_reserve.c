@@ -70,7 +70,7 @@ static int add_file(struct ledger *ledger, struct mapped_file_queue *files, uint
     if (code == 0)
         return 0;
     if (code == ERROR_NO_SPACE || code == ERROR_NO_MEMORY) {
-        ledger->reserve_result = code == ERROR_NO_SPACE ? -ENOSPC : -ENOMEM;
+        ledger->reserve_result = files->add_result;
         return ERROR_NO_SPACE;
     }
     if (!ledger->failed) {

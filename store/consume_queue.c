@@ -191,7 +191,7 @@ void consume_queue_close(struct consume_queue *queue)
 
 static int code_of(int rv)
 {
-    return rv == -ENOSPC || rv == -EDQUOT ? ERROR_NO_SPACE : ERROR_IO;
+    return rv == -ENOSPC || rv == -EDQUOT || env_is_short(rv) ? ERROR_NO_SPACE : ERROR_IO;
 }
 
 /* Gives the bytes up to need_end disk blocks, and some more ahead if there is room. */
@@ -222,10 +222,10 @@ static int reserve(struct consume_queue *queue, struct mapped_file *file, uint64
     return 0;
 }
 
-/* No memory for a mapping is met like no room on the disk: later again. */
+/* No memory or descriptor for a mapping is met like no room on the disk: later again. */
 static int later(int rv)
 {
-    return rv == -ENOMEM || rv == ERROR_NO_MEMORY ? ERROR_NO_SPACE : rv < 0 ? ERROR_IO : rv;
+    return env_is_short(rv) || rv == ERROR_NO_MEMORY ? ERROR_NO_SPACE : rv < 0 ? ERROR_IO : rv;
 }
 
 static int prepare_first(struct consume_queue *queue, int64_t queue_offset)

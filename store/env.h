@@ -5,6 +5,7 @@
 #ifndef LEDGERMQ_STORE_ENV_H
 #define LEDGERMQ_STORE_ENV_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -106,6 +107,12 @@ static inline uint64_t env_monotonic_us(struct env *env)
 static inline uint64_t env_random(struct env *env)
 {
     return env->ops->random(env);
+}
+
+/* The process lacks memory or descriptors: no fault of a file, and over when it has some again. */
+static inline bool env_is_short(int rv)
+{
+    return rv == -ENOMEM || rv == -EMFILE || rv == -ENFILE;
 }
 
 #endif

@@ -73,7 +73,7 @@ static int fail(struct error *error, int rv, const char *what, const char *path)
 {
     int code = rv == -ENOSPC || rv == -EDQUOT ? ERROR_NO_SPACE
                : rv == -EEXIST                ? ERROR_EXISTS
-               : rv == -ENOMEM                ? ERROR_NO_MEMORY
+               : env_is_short(rv)             ? ERROR_NO_MEMORY
                                               : ERROR_IO;
     return error_set(error, code, "%s %s: %s", what, path, strerror(-rv));
 }

@@ -32,8 +32,14 @@ static int file_path(const struct mapped_file_queue *queue, uint64_t start, cons
 
 static int io_error(struct error *error, int rv, const char *what, const char *path)
 {
-    int code = rv == -ENOSPC || rv == -EDQUOT ? ERROR_NO_SPACE : rv == -ENOMEM ? ERROR_NO_MEMORY : ERROR_IO;
+    int code = rv == -ENOSPC || rv == -EDQUOT ? ERROR_NO_SPACE : env_is_short(rv) ? ERROR_NO_MEMORY : ERROR_IO;
     return error_set(error, code, "%s %s: %s", what, path, strerror(-rv));
+}
+
+static int add_failed(struct mapped_file_queue *queue, struct error *error, int rv, const char *what, const char *path)
+{
+    queue->add_result = rv;
+    return io_error(error, rv, what, path);
 }
 
 static int grow(struct mapped_file_queue *queue)
@@ -478,7 +484,7 @@ int mapped_file_queue_add(struct mapped_file_queue *queue, uint64_t position, st
     if (rv == 0)
         rv = env_open(env, unfinished, ENV_WRITE | ENV_CREATE, &handle);
     if (rv != 0)
-        return io_error(error, rv, "create", path);
+        return add_failed(queue, error, rv, "create", path);
     rv = env->ops->truncate(env, handle, queue->file_size);
     if (rv == 0 && !queue->writable_map)
         rv = env_sync(env, handle);
@@ -487,7 +493,7 @@ int mapped_file_queue_add(struct mapped_file_queue *queue, uint64_t position, st
     if (rv != 0) {
         env_close(env, handle);
         env->ops->unlink(env, unfinished);
-        return io_error(error, rv, "create", path);
+        return add_failed(queue, error, rv, "create", path);
     }
     struct mapped_file *file = NULL;
     rv = map_file(queue, start, handle, &file);
@@ -497,7 +503,7 @@ int mapped_file_queue_add(struct mapped_file_queue *queue, uint64_t position, st
         if (file != NULL)
             release(queue, file);
         env->ops->unlink(env, path);
-        return io_error(error, rv, "map", path);
+        return add_failed(queue, error, rv, "map", path);
     }
     queue->files[queue->count++] = file;
     if (out != NULL)

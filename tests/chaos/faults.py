@@ -16,8 +16,9 @@ MIB = 1 << 20
 
 
 class Fault:
-    def __init__(self, name, inject, seconds=4.0, full_only=False):
-        self.name, self.inject, self.seconds, self.full_only = name, inject, seconds, full_only
+    def __init__(self, name, inject, seconds=4.0, full_only=False, may_stop=False):
+        """may_stop: the node need not come back by itself."""
+        self.name, self.inject, self.seconds, self.full_only, self.may_stop = name, inject, seconds, full_only, may_stop
 
 
 def kill(chaos, node):
@@ -221,13 +222,13 @@ FAULTS = [
     Fault("relay-half-open", relay("half_open"), 5),
     Fault("relay-reset", relay("reset")),
     Fault("disk-full", full_disk, 8),
-    Fault("write-eio", odd(WRITE_EIO, 1)),
+    Fault("write-eio", odd(WRITE_EIO, 1), may_stop=True),
     Fault("write-short", odd(WRITE_SHORT, 1)),
-    Fault("sync-eio", odd(SYNC_EIO, 1)),
+    Fault("sync-eio", odd(SYNC_EIO, 1), may_stop=True),
     Fault("sync-slow", odd(SYNC_MS, 200)),
     Fault("sync-hung", odd(SYNC_MS, 600000), 6),
     Fault("descriptors", descriptor_limit, 8),
-    Fault("memory", limited("memory", memory_limits)),
+    Fault("memory", limited("memory", memory_limits), may_stop=True),
     Fault("cpu", limited("cpu", cpu_limits)),
     Fault("clock", clock_jumps, 0),
 ]

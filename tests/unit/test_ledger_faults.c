@@ -215,6 +215,40 @@ START_TEST(test_full_disk)
 }
 END_TEST
 
+/* No more descriptors, from the n-th call on that needs one: refused like a full disk, and it goes on when there are some. */
+START_TEST(test_no_descriptors)
+{
+    int refused = 0;
+    for (uint64_t n = 1; n < 12; n++) {
+        struct fixture *f = fixture_new(n, _i != 0);
+        must_open(f);
+        ck_assert_int_eq(append(f, 2, 1, 1500, -1, 1), 0);
+        sim_env_fail_at(&f->sim, SIM_OPEN | SIM_MAP, n, EMFILE, true);
+        int rv = 0;
+        for (int i = 0; rv == 0 && i < 400; i++)
+            rv = append(f, 2, 1, 1500, -1, 1);
+        ck_assert(rv == 0 || rv == ERROR_NO_SPACE);
+        ck_assert_msg(!f->ledger.failed, "%s", f->ledger.failure.message);
+        if (rv != 0) {
+            refused++;
+            ck_assert_int_eq(f->ledger.reserve_result, -EMFILE);
+        }
+        must_equal(f);
+        f->sim.fault.calls = 0;
+        f->sim.clock->monotonic_us += 1000000;
+        reserve_ahead(f);
+        ck_assert_int_eq(append(f, 30, 1, 1000, -1, 1), 0);
+        ck_assert_int_eq(f->ledger.reserve_result, 0);
+        must_equal(f);
+        close_ledger(f);
+        must_open(f);
+        must_equal(f);
+        fixture_free(f);
+    }
+    ck_assert_int_ge(refused, 3);
+}
+END_TEST
+
 /* ---- damage ---- */
 
 /* Flips one bit at position, opens, expects rv; the disk must be as before then. */
@@ -536,6 +570,7 @@ int main(void)
     tcase_add_loop_test(tcase, test_crash_while_opening, 0, 4);
     tcase_add_loop_test(tcase, test_error_at_each_call, 0, 2);
     tcase_add_loop_test(tcase, test_full_disk, 0, 2);
+    tcase_add_loop_test(tcase, test_no_descriptors, 0, 2);
     tcase_add_test(tcase, test_damage_in_the_middle);
     tcase_add_test(tcase, test_damage_at_the_end);
     tcase_add_test(tcase, test_hole_after_reboot);
