@@ -78,3 +78,8 @@ const struct processor_row group_processor_rows[] = {
     {REQUEST_TRANSFER_LEADERSHIP, "TRANSFER_LEADERSHIP", transfer_leadership, PROCESSOR_FORWARD},
     {0, NULL, NULL, 0},
 };
+
+bool group_processor_from_member_host(struct broker *broker, const struct message_host *peer)
+{
+    return from_member_host(broker, peer);
+}

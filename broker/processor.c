@@ -27,7 +27,7 @@ struct processor_table {
 static const struct processor_row *const all_rows[] = {
     send_message_processor_rows,    pull_message_processor_rows,  query_message_processor_rows, client_manage_processor_rows,
     consumer_manage_processor_rows, admin_broker_processor_rows, admin_topic_processor_rows,
-    end_transaction_processor_rows, resume_check_rows,
+    end_transaction_processor_rows, backup_processor_rows, resume_check_rows,
     broker2client_rows,             group_processor_rows,
 };
 

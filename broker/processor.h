@@ -57,7 +57,11 @@ extern const struct processor_row admin_topic_processor_rows[];
 extern const struct processor_row broker2client_rows[];
 extern const struct processor_row end_transaction_processor_rows[];
 extern const struct processor_row resume_check_rows[];
+extern const struct processor_row backup_processor_rows[];
 extern const struct processor_row group_processor_rows[];
+
+/* Did the request come from this machine or a member's? Only these may change the group or read all of it. */
+bool group_processor_from_member_host(struct broker *broker, const struct message_host *peer);
 
 /* False when the peer is gone or the request was one-way: then write nothing and do not call reply_end. */
 bool reply_begin(struct broker *broker, const struct reply_to *to, struct remoting_writer *writer, int32_t code, const char *remark);

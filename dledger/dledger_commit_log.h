@@ -141,6 +141,16 @@ int dledger_commit_log_append_copy(struct dledger_commit_log *log, enum ledger_e
 
 /* What was applied cannot be understood: this node takes no part any more, as after a failed write. */
 void dledger_commit_log_give_up(struct dledger_commit_log *log, const struct error *error);
+/* A copy of the log up to here, for the first start of a fresh group: bytes [0, end_position) of the segments, and two small files. */
+struct dledger_backup {
+    uint64_t end_position;
+    uint64_t segment_size;
+    int64_t index; /* of the last entry */
+    struct buffer vote, checkpoint; /* opened and closed by the caller */
+};
+/* Of what is applied here; call it when an own entry has just been applied, else another leader may have acknowledged more. ERROR_INVALID: the log
+ * does not begin at 0. */
+int dledger_commit_log_backup(struct dledger_commit_log *log, struct dledger_backup *backup, struct error *error);
 /* Bytes of entries that were taken and are not submitted yet: in memory alone. */
 size_t dledger_commit_log_gathered(const struct dledger_commit_log *log);
 /* Leads and accepts appends. Cheap. */

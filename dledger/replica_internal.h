@@ -87,4 +87,7 @@ void replica_receive_repaired(struct replica *replica, uint64_t from, const stru
 /* Is there a hole that keeps this member from running: entries that are to be applied yet, or that somebody may still have? */
 bool replica_must_repair(const struct replica *replica);
 
+struct dledger_backup;
+int replica_backup(struct replica *replica, struct dledger_backup *backup, struct error *error); /* replica_backup.c */
+
 #endif

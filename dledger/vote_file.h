@@ -4,6 +4,7 @@
 #ifndef LEDGERMQ_DLEDGER_VOTE_FILE_H
 #define LEDGERMQ_DLEDGER_VOTE_FILE_H
 
+#include "proto/buffer.h"
 #include "proto/error.h"
 #include "store/env.h"
 
@@ -22,5 +23,8 @@ int vote_file_open(struct vote_file *file, struct env *env, const char *path, st
 /* Durable on return. ERROR_IO is final for the node. */
 int vote_file_save(struct vote_file *file, uint64_t term, uint64_t voted_for, struct error *error);
 void vote_file_close(struct vote_file *file);
+
+/* A whole file that says: this member is in that term and has voted for nobody. ERROR_NO_MEMORY. */
+int vote_file_image(uint64_t term, struct buffer *file);
 
 #endif

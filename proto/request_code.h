@@ -167,6 +167,8 @@ enum request_code {
 /* Ours, where RocketMQ has no numbers (docs/group.md). */
 enum group_request_code {
     REQUEST_TRANSFER_LEADERSHIP = 980,
+    REQUEST_BEGIN_BACKUP = 985, /* docs/operations.md */
+    REQUEST_READ_BACKUP = 986,
 };
 
 /* RocketMQ's name, NULL for a number that is none. Codes that a binary header cut to 16 bits (200050 and above) are

@@ -233,3 +233,12 @@ close_file:
     env_close(env, file);
     return rv == 0 ? 0 : io_error(error, rv, "save", path);
 }
+
+int checkpoint_image(const struct checkpoint *checkpoint, struct buffer *file)
+{
+    uint8_t *slot = buffer_reserve(file, SLOT_SIZE);
+    if (slot == NULL)
+        return ERROR_NO_MEMORY;
+    file->size += encode(checkpoint, 1, slot);
+    return 0;
+}

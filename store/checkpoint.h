@@ -47,5 +47,7 @@ struct checkpoint {
 int checkpoint_load(struct checkpoint *checkpoint, struct env *env, const char *path, struct error *error);
 /* Writes the older slot with sequence + 1 and syncs. Safe on a pool thread (works on the copy given). */
 int checkpoint_save(struct checkpoint *checkpoint, struct env *env, const char *path, struct error *error);
+/* A whole file that holds this checkpoint, for a copy of the log. ERROR_NO_MEMORY. */
+int checkpoint_image(const struct checkpoint *checkpoint, struct buffer *file);
 
 #endif

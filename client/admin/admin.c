@@ -11,7 +11,7 @@
 static const struct admin_command *const families[] = {
     topic_commands,   route_commands,   group_commands,  offset_commands, client_commands, broker_commands,
     message_commands, print_commands,  probe_commands,  monitor_commands, export_commands, namesrv_commands,
-    leader_commands,  member_commands,  bench_commands,
+    leader_commands,  member_commands,  backup_commands, bench_commands,
 };
 #define FAMILY_COUNT (sizeof families / sizeof families[0])
 

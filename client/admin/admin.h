@@ -52,6 +52,7 @@ extern const struct admin_command export_commands[];
 extern const struct admin_command namesrv_commands[];
 extern const struct admin_command leader_commands[];
 extern const struct admin_command member_commands[];
+extern const struct admin_command backup_commands[];
 extern const struct admin_command bench_commands[];
 
 struct admin {

@@ -27,7 +27,7 @@ ROCKETMQ = set("""
     skipAccumulatedMessage startMonitoring statsAll topicClusterList topicList topicRoute topicStatus updateBrokerConfig updateKvConfig
     updateNamesrvConfig updateOrderConf updateSubGroup updateTopic updateTopicPerm wipeWritePerm
 """.split())
-OURS = {"DecodeMessageId", "bench", "leader", "resumeCheckHalfMessage", "transfer"}
+OURS = {"DecodeMessageId", "backup", "bench", "leader", "resumeCheckHalfMessage", "transfer"}
 
 
 def commands():
@@ -285,6 +285,7 @@ def brokers(world):
     check(figures["acknowledged"] == 1000 and figures["errors"] == {} and figures["unanswered"] == 0, figures)
     expect(run("transfer", "-i", f"n{world.node}"), f"n{world.node} leads group broker-a already.")
     says("n7 is no member of group broker-a", fails("transfer", "-i", "n7"))
+    has(run("backup", "-f", os.path.join(world.cluster.folder, "copy")), r"\d+ entries, \d+ bytes, all checked, are in .*copy\.")
     says("no message of this id", fails("resumeCheckHalfMessage", "-b", leader, "-i", "0" * 32))
 
 
