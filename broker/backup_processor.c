@@ -117,6 +117,7 @@ static void read_backup(struct broker *broker, struct request *request)
     if (backup != NULL) {
         backup->reply_to = request->reply_to;
         backup->read.kind = COLD_READ_QUERY;
+        backup->read.raw = true;
         backup->read.count = 1;
         backup->read.items[0].physical_offset = position;
         backup->read.items[0].size = (uint32_t)size;

@@ -70,7 +70,7 @@ static void run(uv_work_t *work)
         ssize_t got = env_read(&read->reader->broker->env, file->file, read->bytes + at, size, offset);
         if (got < 0 || (size_t)got != size)
             read->code = ERROR_IO;
-        else if (!is_sound(&read->reader->broker->env, file, offset, read->bytes + at, size))
+        else if (!read->raw && !is_sound(&read->reader->broker->env, file, offset, read->bytes + at, size))
             read->code = ERROR_DAMAGED;
         if (read->code != 0)
             read->bad = i;
@@ -144,7 +144,7 @@ static void after(uv_work_t *work, int status)
     reader->running--;
     reader->bytes -= read->size;
     note_at_pool(reader, read, NULL);
-    if (read->code == ERROR_DAMAGED || read->code == ERROR_IO)
+    if (!read->raw && (read->code == ERROR_DAMAGED || read->code == ERROR_IO))
         dledger_commit_log_note_damage(reader->broker->log, read->items[read->bad].physical_offset);
     unpin(read);
     read->done(reader->broker, read, status != 0 || reader->stopped ? ERROR_STOPPED : read->code);

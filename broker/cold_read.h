@@ -20,6 +20,7 @@ enum cold_read_kind { COLD_READ_INTERNAL, COLD_READ_PULL, COLD_READ_QUERY };
 struct cold_read {
     /* in */
     enum cold_read_kind kind;
+    bool raw; /* items are bytes of the log wherever entries begin: whoever asks checks them */
     uint32_t count;
     struct {
         int64_t physical_offset;

@@ -152,6 +152,11 @@ void dledger_commit_log_give_up(struct dledger_commit_log *log, const struct err
     replica_fail(&machine_of(log)->replica, error);
 }
 
+int dledger_commit_log_backup(struct dledger_commit_log *log, struct dledger_backup *backup, struct error *error)
+{
+    return replica_backup(&machine_of(log)->replica, backup, error);
+}
+
 size_t dledger_commit_log_gathered(const struct dledger_commit_log *log)
 {
     return machine_of(log)->replica.gather.size;
