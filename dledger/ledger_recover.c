@@ -373,6 +373,24 @@ static int sweep(struct ledger *ledger, struct mapped_file *file, uint64_t from,
     return rv;
 }
 
+/* May a killed process have left what stands at the stop? It writes, and a cut zeroes, whole pages: so the end of the entry is missing from a page
+ * boundary on. Anything else was whole once, and may have been acknowledged. */
+static bool may_be_torn(const struct ledger *ledger, const struct walk *walk)
+{
+    const struct mapped_file *file = mapped_file_queue_find(&ledger->data, walk->stop);
+    if (walk->nothing || file == NULL)
+        return true;
+    uint64_t offset = walk->stop - file->start, left = ledger->data.file_size - offset;
+    uint64_t size = LEDGER_ENTRY_HEADER_SIZE;
+    struct ledger_entry entry;
+    if (left >= LEDGER_ENTRY_HEADER_SIZE && ledger_entry_decode(&entry, file->map + offset) == 0)
+        size = ledger_entry_size(&entry);
+    if (size > left)
+        size = left;
+    uint64_t last_page = (offset + size - 1) / LEDGER_PAGE * LEDGER_PAGE;
+    return last_page > offset && memcmp(file->map + last_page, ledger_zeros, (size_t)(offset + size - last_page)) == 0;
+}
+
 static bool segment_is_empty(const struct ledger *ledger, const struct mapped_file *file)
 {
     uint64_t look = ledger->data.file_size < LEDGER_PAGE ? ledger->data.file_size : LEDGER_PAGE;
@@ -596,6 +614,13 @@ static int recover(struct ledger *ledger, const struct checkpoint *checkpoint, b
     uint64_t found_at = 0;
     if (walk.claim > recovery->claim_index)
         recovery->claim_index = walk.claim;
+    if (repairable && same_boot && walk.index >= committed && !may_be_torn(ledger, &walk)) {
+        char where[PATH_MAX];
+        ledger_describe(ledger, walk.stop, where, sizeof where);
+        LOG_ERROR("%s: %s, and no interrupted write leaves that; entry %lld is fetched from the other members", where, walk.why,
+                  (long long)(walk.index + 1));
+        recovery->lost = true;
+    }
     if (walk.index < committed && repairable) {
         char where[PATH_MAX];
         ledger_describe(ledger, walk.stop, where, sizeof where);

@@ -105,6 +105,40 @@ static bool sound_at(const struct ledger *ledger, uint64_t index, struct ledger_
            ledger_entry_body_ok(entry, bytes + LEDGER_ENTRY_HEADER_SIZE);
 }
 
+/* From the end of the segment's last entry: what an append would have left there. */
+static int write_filler(struct ledger *ledger, uint64_t position)
+{
+    struct mapped_file *file = mapped_file_queue_find(&ledger->data, position);
+    uint64_t offset = position - file->start;
+    uint64_t left = ledger->data.file_size - offset;
+    uint8_t blank[LEDGER_BLANK_SIZE];
+    int rv;
+
+    ledger_blank_encode(blank, (uint32_t)left);
+    rv = env_write(ledger->env, file->file, blank, sizeof blank, offset);
+    for (uint64_t at = offset + LEDGER_BLANK_SIZE; rv == 0 && at < ledger->data.file_size;) {
+        uint64_t piece = ledger->data.file_size - at < LEDGER_ZEROS_SIZE ? ledger->data.file_size - at : LEDGER_ZEROS_SIZE;
+        rv = env_write(ledger->env, file->file, ledger_zeros, (size_t)piece, at);
+        at += piece;
+    }
+    if (rv == 0)
+        rv = env_sync(ledger->env, file->file);
+    return rv == 0 ? 0 : ledger_fail(ledger, rv, "repair of", file, position);
+}
+
+/* What a filler says is known, so a damaged one is written again at once. */
+static void check_filler(struct ledger *ledger, uint64_t position)
+{
+    const uint8_t *bytes = mapped_file_queue_at(&ledger->data, position, LEDGER_BLANK_SIZE);
+    char where[PATH_MAX];
+
+    if (bytes == NULL || (ledger_is_blank(bytes) && load_u32(bytes + 4) == ledger->data.file_size - position % ledger->data.file_size))
+        return;
+    ledger_describe(ledger, position, where, sizeof where);
+    LOG_ERROR("%s: the filler at the segment's end is damaged, and is written again", where);
+    write_filler(ledger, position);
+}
+
 uint64_t ledger_verify(struct ledger *ledger, uint64_t index, uint64_t last, uint64_t max_bytes)
 {
     uint64_t end = 0, read = 0;
@@ -131,6 +165,8 @@ uint64_t ledger_verify(struct ledger *ledger, uint64_t index, uint64_t last, uin
         if (bytes != NULL && entry.position == (chain_known ? ledger_place(ledger, end, ledger_entry_size(&entry)) : entry.position) &&
             (!chain_known || ledger_entry_chain(bytes, chain) == entry.chain_crc) &&
             ledger_entry_body_ok(&entry, bytes + LEDGER_ENTRY_HEADER_SIZE)) {
+            if (chain_known && entry.position != end)
+                check_filler(ledger, end);
             chain = entry.chain_crc;
             chain_known = true;
             end = entry.position + ledger_entry_size(&entry);
@@ -197,27 +233,6 @@ static int set_term(struct ledger *ledger, uint64_t index, uint64_t term)
         }
     }
     return 0;
-}
-
-/* From the end of the segment's last entry: what an append would have left there. */
-static int write_filler(struct ledger *ledger, uint64_t position)
-{
-    struct mapped_file *file = mapped_file_queue_find(&ledger->data, position);
-    uint64_t offset = position - file->start;
-    uint64_t left = ledger->data.file_size - offset;
-    uint8_t blank[LEDGER_BLANK_SIZE];
-    int rv;
-
-    ledger_blank_encode(blank, (uint32_t)left);
-    rv = env_write(ledger->env, file->file, blank, sizeof blank, offset);
-    for (uint64_t at = offset + LEDGER_BLANK_SIZE; rv == 0 && at < ledger->data.file_size;) {
-        uint64_t piece = ledger->data.file_size - at < LEDGER_ZEROS_SIZE ? ledger->data.file_size - at : LEDGER_ZEROS_SIZE;
-        rv = env_write(ledger->env, file->file, ledger_zeros, (size_t)piece, at);
-        at += piece;
-    }
-    if (rv == 0)
-        rv = env_sync(ledger->env, file->file);
-    return rv == 0 ? 0 : ledger_fail(ledger, rv, "repair of", file, position);
 }
 
 static int write_entry(struct ledger *ledger, const struct ledger_entry *entry, const uint8_t *bytes)

@@ -105,7 +105,7 @@ START_TEST(test_disjoint_on_all)
 }
 END_TEST
 
-/* A segment is gone, or cut short, on one member. */
+/* A segment is gone, or cut short, on one member; its checkpoint is newer than its data, and it never begins anew over its old state (V8). */
 START_TEST(test_missing_segment)
 {
     fill_and_kill(true, false);
@@ -189,7 +189,7 @@ START_TEST(test_vote_files)
 }
 END_TEST
 
-/* Both checkpoints, both snapshots: made again from the log. */
+/* V10: both checkpoints, both snapshots: made again from the log. */
 START_TEST(test_hints)
 {
     static const char *const names[] = {"checkpoint", "metadata.0", "metadata.1"};
