@@ -58,7 +58,7 @@ def by_turns(cluster, begin, end, times=rounds(2, 3, 6), count=rounds(150, 300, 
                 pressed += send_times(good, count)
             finally:
                 end(what)
-    check(p99(pressed) < 4 * p99(quiet) + 30, lambda: f"p99 of a good client goes from {p99(quiet):.1f} to {p99(pressed):.1f} ms")
+    check(p99(pressed) < 4 * p99(quiet) + 50, lambda: f"p99 of a good client goes from {p99(quiet):.1f} to {p99(pressed):.1f} ms")
     return f"p99 {p99(quiet):.2f} -> {p99(pressed):.2f} ms"
 
 
@@ -181,6 +181,7 @@ def pressure_of_slow_readers():
                     each.sendall(request)
                 except OSError:
                     pass
+            time.sleep(0.5)  # sixty sockets take some 100 MiB into the kernel's buffers, once
             worst[0] = max(worst[0], resident_kb(cluster.pid(0)) - before)
             return readers
         figure = by_turns(cluster, begin, close_all)
