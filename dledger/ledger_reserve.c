@@ -21,7 +21,7 @@ const uint8_t *const ledger_zeros = zeros;
 
 static bool no_room(int rv)
 {
-    return rv == -ENOSPC || rv == -EDQUOT;
+    return rv == -ENOSPC || rv == -EDQUOT || env_is_short(rv);
 }
 
 static uint64_t min_u64(uint64_t a, uint64_t b)
