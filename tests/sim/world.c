@@ -15,7 +15,7 @@
 #include "tests/sim/workload.h"
 
 #define PROGRESS_MAX (4 * SECOND) /* most take less than 2; the kill of all but a majority is one more fault, and two elections may be needed */
-#define PROGRESS_MAX_A (20 * SECOND) /* members that forgot something may have to find all others first, and to catch up */
+#define PROGRESS_MAX_A (30 * SECOND) /* members that forgot something may have to find all others first, and to catch up */
 #define CONVERGE_MAX (60 * SECOND)
 
 struct world world;
