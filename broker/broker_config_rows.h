@@ -119,7 +119,7 @@ static const struct config_row rows[] = {
            "what an OK means. SYNC_FLUSH: on stable storage of a majority. ASYNC_FLUSH: in the page cache of a majority"),
     BOOL("enableDLegerCommitLog", enable_dleger_commit_log, "false", "replicate among dLegerPeers; false: a group of one"),
     TEXT("dLegerGroup", dleger_group, "", "name of the group; empty: brokerName"),
-    TEXT("dLegerPeers", dleger_peers, "", "all members, `n0-host:port;n1-host:port;...`; their order and the ids are the same everywhere"),
+    TEXT("dLegerPeers", dleger_peers, "", "all members at the first start, `n0-host:port;n1-host:port;...`, the same ids everywhere; later the log knows them, see docs/group.md"),
     TEXT("dLegerSelfId", dleger_self_id, "n0", "which of them this is: one letter and a number"),
     TEXT("preferredLeaderIds", preferred_leader_ids, "",
          "members, the most wanted first (`n0;n1`), to whom a leader hands over once they kept up for 5 s"),

@@ -425,7 +425,12 @@ static void put_raft(const struct broker_stats *stats, const struct broker_stats
 {
     const struct broker *broker = stats->broker;
     put(sink, "brokerRole", "%s", state->role == DLEDGER_LEADER ? "SYNC_MASTER" : "SLAVE");
-    put(sink, "raftRole", "%s", dledger_role_name(state->role));
+    const char *own_role = state->removed ? "REMOVED" : dledger_role_name(state->role);
+    for (int i = 0; i < state->member_count; i++) {
+        if (state->members[i].self && !state->members[i].voter && state->role == DLEDGER_FOLLOWER)
+            own_role = "LEARNER";
+    }
+    put(sink, "raftRole", "%s", own_role);
     put(sink, "raftAccepting", "%s", state->accepting ? "true" : "false");
     put(sink, "raftTerm", "%llu", (unsigned long long)state->term);
     put(sink, "raftLeader", "%s", state->leader < 0 ? "" : state->members[state->leader].id);
@@ -457,7 +462,7 @@ static void put_raft(const struct broker_stats *stats, const struct broker_stats
             match = (int64_t)member->match_index;
         if (match >= 0 && (state->role == DLEDGER_LEADER || leads))
             lag = state->last_index - match;
-        const char *role = leads ? "LEADER" : member->self ? dledger_role_name(state->role) : member->connected ? "FOLLOWER" : "UNKNOWN";
+        const char *role = leads ? "LEADER" : !member->voter ? "LEARNER" : member->self ? dledger_role_name(state->role) : member->connected ? "FOLLOWER" : "UNKNOWN";
         const char *broker_address = member->self ? broker->address : member->broker_address;
         snprintf(key, sizeof key, "raftMember_%s", member->id);
         char version_key[40];

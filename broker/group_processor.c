@@ -4,9 +4,11 @@
  * peer port are. A follower hands them on with the client's address, so it is the client's machine that counts.
  */
 #include <netinet/in.h>
+#include <stdlib.h>
 
 #include "broker/broker.h"
 #include "broker/processor.h"
+#include "broker/reply.h"
 #include "proto/request_code.h"
 #include "proto/response_code.h"
 #include "store/log_sink.h"
@@ -74,8 +76,70 @@ static void transfer_leadership(struct broker *broker, struct request *request)
     reply_outcome(broker, &request->reply_to, rv, &error);
 }
 
+struct change {
+    struct append_entry_request entry; /* first: done() gets it */
+    struct broker *broker;
+    struct reply_to reply_to;
+};
+
+static void on_changed(struct append_entry_request *entry)
+{
+    struct change *change = (struct change *)entry;
+    if (entry->code == 0)
+        reply_simple(change->broker, &change->reply_to, RESPONSE_SUCCESS, NULL);
+    else
+        reply_not_now(change->broker, &change->reply_to, entry->code);
+    free(change);
+}
+
+static bool copy_text(struct slice from, char *to, size_t room)
+{
+    if (from.size >= room || memchr(from.data == NULL ? (const uint8_t *)"" : from.data, 0, from.size) != NULL)
+        return false;
+    memcpy(to, from.data == NULL ? (const uint8_t *)"" : from.data, from.size);
+    to[from.size] = '\0';
+    return true;
+}
+
+/* Ext `action` (add, promote, demote, remove), `memberId`, `memberAddress` (of the peer port; add). Answered when the change is committed. */
+static void change_member(struct broker *broker, struct request *request)
+{
+    static const char *const actions[] = {
+        [DLEDGER_MEMBER_ADD] = "add", [DLEDGER_MEMBER_PROMOTE] = "promote", [DLEDGER_MEMBER_DEMOTE] = "demote", [DLEDGER_MEMBER_REMOVE] = "remove"};
+    enum { ACTIONS = sizeof actions / sizeof actions[0] };
+    struct slice wanted;
+    struct error error = {0};
+    char id[16], address[128];
+    unsigned action = 0;
+
+    if (!may_change(broker, request) || !request_text(broker, request, "action", &wanted))
+        return;
+    while (action < ACTIONS && !slice_equal_text(wanted, actions[action]))
+        action++;
+    if (action == ACTIONS || !copy_text(remoting_ext(request->command, "memberId"), id, sizeof id) ||
+        !copy_text(remoting_ext(request->command, "memberAddress"), address, sizeof address)) {
+        reply_simple(broker, &request->reply_to, RESPONSE_SYSTEM_ERROR, "action is add, promote, demote or remove, memberId and memberAddress are short texts");
+        return;
+    }
+    struct change *change = calloc(1, sizeof *change);
+    int rv = ERROR_NO_MEMORY;
+    if (change != NULL) {
+        change->entry.done = on_changed;
+        change->broker = broker;
+        change->reply_to = request->reply_to;
+        rv = dledger_commit_log_change_member(broker->log, (enum dledger_member_action)action, id, address, &change->entry, &error);
+    }
+    if (rv == 0)
+        return;
+    free(change);
+    if (rv == ERROR_NO_MEMORY)
+        error_set(&error, rv, "%s", error_text(rv));
+    reply_outcome(broker, &request->reply_to, rv, &error);
+}
+
 const struct processor_row group_processor_rows[] = {
     {REQUEST_TRANSFER_LEADERSHIP, "TRANSFER_LEADERSHIP", transfer_leadership, PROCESSOR_FORWARD},
+    {REQUEST_CHANGE_MEMBER, "CHANGE_MEMBER", change_member, PROCESSOR_FORWARD},
     {0, NULL, NULL, 0},
 };
 

@@ -49,6 +49,7 @@ struct dledger_commit_log {
     uv_work_t scrub_work;
     bool reserve_out, save_out;
     bool greet_wanted;
+    uint64_t members_seen; /* replica.members_version */
     bool failure_told;
 
     struct forward_out *forwards_out; /* oldest first */
@@ -224,6 +225,10 @@ static void turn(struct dledger_commit_log *log)
             uv_idle_stop(&log->idle);
     }
     dledger_rpc_service_turn(&log->rpc);
+    if (log->members_seen != log->replica.members_version) {
+        log->members_seen = log->replica.members_version;
+        peer_network_members_changed(&log->network);
+    }
     if (log->greet_wanted) {
         log->greet_wanted = false;
         peer_network_greet(&log->network);
@@ -463,6 +468,7 @@ int dledger_commit_log_start(struct dledger_commit_log *log, struct message_stor
     rv = replica_start(&log->replica, store, error);
     if (rv != 0)
         return rv;
+    log->members_seen = log->replica.members_version;
     rv = peer_network_open(&log->network, log->loop, &log->replica, &callbacks, error);
     if (rv != 0)
         return rv;
@@ -503,7 +509,7 @@ static void on_stop_step(uv_timer_t *timer)
     replica_tick(&log->replica);
     if (!log->transferred) {
         /* Hand leadership over first, so that clients see a gap of one round trip instead of an election time-out. */
-        if (raft_driver_leads(&log->replica.driver) && log->replica.member_count > 1 && waited < STOP_TRANSFER_MS) {
+        if (raft_driver_leads(&log->replica.driver) && replica_group_size(&log->replica) > 1 && waited < STOP_TRANSFER_MS) {
             if (raft_transferee(&log->replica.driver.raft) == 0)
                 replica_transfer(&log->replica, NULL, NULL);
             return;
@@ -648,7 +654,7 @@ bool dledger_commit_log_damaged(const struct dledger_commit_log *log, int64_t ph
 
 void dledger_commit_log_note_damage(struct dledger_commit_log *log, int64_t physical_offset)
 {
-    if (physical_offset >= 0 && log->replica.member_count > 1)
+    if (physical_offset >= 0 && replica_group_size(&log->replica) > 1)
         replica_note_damage(&log->replica, (uint64_t)physical_offset);
 }
 
@@ -665,4 +671,12 @@ int dledger_commit_log_transfer(struct dledger_commit_log *log, const char *to_i
 bool dledger_commit_log_is_member_host(const struct dledger_commit_log *log, const struct sockaddr_storage *address)
 {
     return peer_network_is_member_host(&log->network, address);
+}
+
+int dledger_commit_log_change_member(struct dledger_commit_log *log, enum dledger_member_action action, const char *id, const char *address,
+                                     struct append_entry_request *request, struct error *error)
+{
+    if (log->stopping)
+        return error_set(error, ERROR_NOT_LEADER, "this broker is shutting down");
+    return replica_change_member(&log->replica, action, id, address, request, error);
 }

@@ -76,11 +76,15 @@ struct dledger_callbacks {
     void (*failed)(void *context, const struct error *error);
 };
 
+/* A member is added without a vote and gets one when it has caught up; it loses it before it is removed. One at a time. */
+enum dledger_member_action { DLEDGER_MEMBER_ADD, DLEDGER_MEMBER_PROMOTE, DLEDGER_MEMBER_DEMOTE, DLEDGER_MEMBER_REMOVE };
+
 struct dledger_member {
     uint64_t raft_id;
     char id[16];       /* "n0" */
     char address[128]; /* host:port of the peer port */
     bool self;
+    bool voter; /* else it receives the log only */
     bool connected;
     uint64_t match_index; /* leader only: DLedger index known to be on that member, UINT64_MAX = none/unknown */
     uint32_t peer_version;    /* of the protocol that we speak with it, or that this program speaks at most (self); 0 = not connected since the start */
@@ -107,6 +111,7 @@ struct dledger_state {
     uint64_t fdatasync_count;
     uint64_t turn_us_max; /* longest loop turn seen */
     bool failed;
+    bool removed; /* from the group */
     bool disk_full;
     uint64_t scrub_passes;   /* over the whole log, in this run */
     int64_t scrub_position;  /* of the pass that is under way */
@@ -180,6 +185,10 @@ int64_t dledger_commit_log_physical_offset(const struct dledger_commit_log *log,
 /* Begins to hand leadership to the member named (NULL: the one with most of the log). 0, ERROR_NOT_LEADER, ERROR_NOT_FOUND, ERROR_EXISTS (it leads
  * already), ERROR_BUSY (not now; error says why). The outcome is seen in who leads. */
 int dledger_commit_log_transfer(struct dledger_commit_log *log, const char *to_id, struct error *error);
+/* One change of the group. id: of the member; address: of its peer port, for ADD. The request is done when the change is committed. 0,
+ * ERROR_NOT_LEADER, ERROR_BUSY (not now; error says why), ERROR_EXISTS, ERROR_NOT_FOUND, ERROR_INVALID. */
+int dledger_commit_log_change_member(struct dledger_commit_log *log, enum dledger_member_action action, const char *id, const char *address,
+                                     struct append_entry_request *request, struct error *error);
 /* This machine, or one of a member: who may change the group or append to it past the broker. */
 bool dledger_commit_log_is_member_host(const struct dledger_commit_log *log, const struct sockaddr_storage *address);
 

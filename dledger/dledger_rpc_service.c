@@ -228,10 +228,12 @@ static void answer_metadata(struct dledger_rpc_service *service, const struct ca
     struct dledger_response response = code == DLEDGER_SUCCESS ? result(replica, code, -1) : refusal(replica, call->request, code);
     struct dledger_peer peers[DLEDGER_MEMBERS_MAX];
     struct remoting_writer writer;
-    int count = code == DLEDGER_SUCCESS ? replica->member_count : 0;
+    int count = 0;
 
-    for (int i = 0; i < count; i++)
-        peers[i] = (struct dledger_peer){slice_of_text(replica->members[i].id), slice_of_text(replica->members[i].address)};
+    for (int i = 0; i < replica->member_count && code == DLEDGER_SUCCESS; i++) {
+        if (replica->members[i].raft_id != 0)
+            peers[count++] = (struct dledger_peer){slice_of_text(replica->members[i].id), slice_of_text(replica->members[i].address)};
+    }
     begin_answer(&writer, call->out, call->command->serialize_type, call->command->opaque);
     dledger_metadata_response_encode(&response, peers, (size_t)count, call->out);
     remoting_writer_end(&writer, 0);

@@ -4,7 +4,7 @@
 
 static bool stands_still(const struct pause_watch *watch, const struct replica *replica, uint64_t now_ms)
 {
-    return replica->member_count > 1 && watch->seen_ms != 0 && replica->accepting &&
+    return replica_group_size(replica) > 1 && watch->seen_ms != 0 && replica->accepting &&
            now_ms - watch->seen_ms >= replica->options.election_timeout_ms;
 }
 

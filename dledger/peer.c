@@ -19,6 +19,8 @@
 #define DIAL_BACKOFF_MAX_MS 500u
 #define TIMER_MS 20u
 #define PROBE_MS 1000u
+#define KNOCK_MS 1000u
+#define YOUNG_MS 200u
 
 enum connection_mode { MODE_UNKNOWN, MODE_PEER, MODE_DLEDGER };
 
@@ -54,8 +56,15 @@ struct peer_write {
 
 static struct peer_link *link_of(struct peer_network *network, uint64_t id)
 {
-    return id >= 1 && id <= (uint64_t)network->replica->member_count ? &network->links[id - 1] : NULL;
+    return id >= 1 && id <= DLEDGER_MEMBERS_MAX ? &network->links[id - 1] : NULL;
 }
+
+/* Somebody else is there. */
+static bool link_used(const struct peer_network *network, const struct peer_link *link)
+{
+    return link->id != network->replica->id && network->replica->members[link->id - 1].raft_id != 0;
+}
+
 
 static void network_maybe_closed(struct peer_network *network)
 {
@@ -124,6 +133,10 @@ static void connection_close(struct peer_connection *connection)
         link->backoff_ms = DIAL_BACKOFF_MIN_MS;
         link->probe_until_ms = uv_now(network->loop) + PROBE_MS;
         uv_timer_start(&network->timer, on_timer, TIMER_MS, 0);
+        if (uv_now(network->loop) - connection->born_ms < YOUNG_MS) {
+            link->next_dial_ms = uv_now(network->loop) + DIAL_BACKOFF_MIN_MS; /* it was hardly made: the other end may not want us yet */
+            return;
+        }
         /* Is its process gone? The dialler's own reconnect tells; the other side asks with a connect of its own. */
         if (network->replica->id < id)
             start_dial(network, link, false);
@@ -244,7 +257,7 @@ bool peer_network_send(struct peer_network *network, uint64_t to, const struct p
 
 void peer_network_cut(struct peer_network *network)
 {
-    for (int i = 0; i < network->replica->member_count; i++) {
+    for (int i = 0; i < DLEDGER_MEMBERS_MAX; i++) {
         struct peer_connection *connection = network->links[i].connection;
         if (connection != NULL && uv_stream_get_write_queue_size((uv_stream_t *)&connection->tcp) > 0)
             connection_close(connection);
@@ -274,7 +287,7 @@ static void send_hello(struct peer_connection *connection)
 
 void peer_network_greet(struct peer_network *network)
 {
-    for (int i = 0; i < network->replica->member_count; i++) {
+    for (int i = 0; i < DLEDGER_MEMBERS_MAX; i++) {
         if (network->links[i].connection != NULL)
             send_hello(network->links[i].connection);
     }
@@ -320,7 +333,12 @@ static void receive_hello(struct peer_connection *connection, const uint8_t *bod
         refuse(connection, "its hello is undecodable");
         return;
     }
+    replica_hear_configuration(network->replica, &hello);
     why = replica_check_hello(network->replica, &hello);
+    if (why != NULL && first && !connection->dialled)
+        send_hello(connection); /* who is no member hears it from us */
+    if (connection->closing)
+        return;
     if (why == NULL && connection->member != 0 && connection->member != hello.from)
         why = "another member answers at this address: dLegerPeers differ";
     if (why != NULL) {
@@ -713,10 +731,18 @@ static void on_timer(uv_timer_t *timer)
     struct peer_network *network = timer->data;
     uint64_t now = uv_now(network->loop);
     struct peer_connection *next;
+    /* Nobody may think of dialling us: an empty node may stand at another place of the list than it has in the group, and one that was removed while it was
+     * down hears so only if it asks. */
+    bool knocks;
+    if (!replica_is_stranger(network->replica) && replica_knows_leader(network->replica))
+        network->alone_since_ms = now;
+    knocks = now - network->alone_since_ms > KNOCK_MS;
 
-    for (int i = 0; i < network->replica->member_count; i++) {
+    for (int i = 0; i < DLEDGER_MEMBERS_MAX; i++) {
         struct peer_link *link = &network->links[i];
-        if (link->id > network->replica->id && link->connection == NULL && link->dialing == NULL && now >= link->next_dial_ms)
+        if (!link_used(network, link))
+            continue;
+        if ((link->id > network->replica->id || knocks) && link->connection == NULL && link->dialing == NULL && now >= link->next_dial_ms)
             start_dial(network, link, false);
         if (link->id < network->replica->id && link->connection == NULL && link->probe == NULL && now < link->probe_until_ms)
             start_dial(network, link, true);
@@ -734,9 +760,53 @@ static void on_timer(uv_timer_t *timer)
     }
     /* Only while something is missing does this timer run fast: an idle group costs nothing. */
     bool missing = false;
-    for (int i = 0; i < network->replica->member_count; i++)
-        missing |= network->links[i].id != network->replica->id && network->links[i].connection == NULL;
+    for (int i = 0; i < DLEDGER_MEMBERS_MAX; i++)
+        missing |= link_used(network, &network->links[i]) && network->links[i].connection == NULL;
     uv_timer_start(&network->timer, on_timer, missing || network->strangers > network->dledger_connections ? TIMER_MS : 1000, 0);
+}
+
+/* Whoever has this number now is not the one that our connections are with. */
+static void forget_member(struct peer_network *network, struct peer_link *link)
+{
+    struct peer_connection *next;
+    bool had = link->connection != NULL;
+
+    for (struct peer_connection *connection = network->connections; connection != NULL; connection = next) {
+        next = connection->next;
+        if (connection->member == link->id && !connection->closing) {
+            connection->greeted = false; /* replaced, not lost */
+            connection_close(connection);
+        }
+    }
+    if (had)
+        network->callbacks.lost(network->callbacks.context, link->id);
+    link->refusal[0] = '\0';
+    link->next_dial_ms = 0;
+    link->probe_until_ms = 0;
+    link->backoff_ms = DIAL_BACKOFF_MIN_MS;
+}
+
+static void note_members(struct peer_network *network, bool first)
+{
+    for (int i = 0; i < DLEDGER_MEMBERS_MAX; i++) {
+        const struct dledger_member *member = &network->replica->members[i];
+        struct peer_link *link = &network->links[i];
+        if (strcmp(link->member_id, member->id) == 0 && strcmp(link->member_address, member->address) == 0)
+            continue;
+        if (!first && link->member_id[0] != '\0')
+            forget_member(network, link);
+        snprintf(link->member_id, sizeof link->member_id, "%s", member->id);
+        snprintf(link->member_address, sizeof link->member_address, "%s", member->address);
+    }
+}
+
+void peer_network_members_changed(struct peer_network *network)
+{
+    if (network->closing)
+        return;
+    note_members(network, false);
+    if (network->listening)
+        uv_timer_start(&network->timer, on_timer, 0, 0);
 }
 
 /* ---- life ---- */
@@ -744,23 +814,25 @@ static void on_timer(uv_timer_t *timer)
 int peer_network_open(struct peer_network *network, uv_loop_t *loop, struct replica *replica,
                       const struct peer_network_callbacks *callbacks, struct error *error)
 {
-    const struct dledger_member *self = &replica->members[replica->id - 1];
+    const struct dledger_member *self = &replica->self_listed;
     struct sockaddr_storage any;
     char host[128];
     char port[16];
     int rv;
 
     *network = (struct peer_network){.loop = loop, .replica = replica, .callbacks = *callbacks};
-    for (int i = 0; i < replica->member_count; i++) {
+    for (int i = 0; i < DLEDGER_MEMBERS_MAX; i++) {
         network->links[i].network = network;
         network->links[i].id = (uint64_t)i + 1;
         network->links[i].backoff_ms = DIAL_BACKOFF_MIN_MS;
     }
+    note_members(network, true);
     uv_timer_init(loop, &network->timer);
     network->timer.data = network;
     network->open_handles = 1;
-    if (replica->member_count == 1)
-        return 0;
+    network->alone_since_ms = uv_now(loop);
+    if (self->address[0] == '\0')
+        return 0; /* a group of one that never meant to be more */
     if (!peer_address_split(self->address, host, sizeof host, port, sizeof port))
         return error_set(error, ERROR_INVALID, "dLegerPeers: %s is not HOST:PORT", self->address);
     /* A numeric loopback or local address is bound as given; a name means "this port on every address", as containers need. */

@@ -39,6 +39,8 @@ struct peer_link {
     uint64_t probe_until_ms;            /* ask again until then: a dying process may close its port last */
     uint64_t next_dial_ms;              /* uv_now() */
     uint32_t backoff_ms;
+    char member_id[16];                 /* whose link it is; the table of members may change */
+    char member_address[128];
     char refusal[128];                  /* last reason logged, so that a retry loop does not fill the log */
 };
 
@@ -54,6 +56,7 @@ struct peer_network {
     unsigned strangers;
     unsigned dledger_connections; /* of these */
     uint64_t connection_ids;
+    uint64_t alone_since_ms; /* since when no leader is known */
     bool closing;
     unsigned open_handles;
     void (*closed)(void *argument);
@@ -73,6 +76,8 @@ void peer_network_cut(struct peer_network *network);
 void peer_network_answer_dledger(struct peer_network *network, uint64_t connection, struct slice frame);
 /* The address is this machine's or a member's. A member that is named by a name counts while it is connected. */
 bool peer_network_is_member_host(const struct peer_network *network, const struct sockaddr_storage *address);
+/* The table of members is another one: connections to those who left it, or have another number, end. */
+void peer_network_members_changed(struct peer_network *network);
 /* Sends our hello again. */
 void peer_network_greet(struct peer_network *network);
 

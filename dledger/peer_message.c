@@ -57,6 +57,10 @@ void peer_hello_encode(const struct peer_hello *hello, struct buffer *body)
     packed.mute = hello->mute;
     packed.started = hello->started;
     packed.broker_address = (char *)(uintptr_t)hello->broker_address;
+    packed.self_id = (char *)(uintptr_t)hello->self_id;
+    packed.configuration.data = (uint8_t *)(uintptr_t)hello->configuration;
+    packed.configuration.len = hello->configuration_size;
+    packed.configuration_index = hello->configuration_index;
     size_t size = ledgermq__peer_hello__get_packed_size(&packed);
     uint8_t *to = buffer_reserve(body, size);
     if (to != NULL) {
@@ -93,11 +97,17 @@ int peer_hello_decode(struct peer_hello *hello, struct slice body)
         .last_term = packed->last_term,
         .mute = packed->mute > PEER_MUTE_DAMAGED ? PEER_MUTE_EMPTY : (uint8_t)packed->mute,
         .started = packed->started,
+        .configuration_index = packed->configuration_index,
     };
     if (!copy_text(hello->cluster, sizeof hello->cluster, packed->cluster) ||
         !copy_text(hello->group, sizeof hello->group, packed->group) ||
-        !copy_text(hello->broker_address, sizeof hello->broker_address, packed->broker_address))
+        !copy_text(hello->broker_address, sizeof hello->broker_address, packed->broker_address) ||
+        !copy_text(hello->self_id, sizeof hello->self_id, packed->self_id) || packed->configuration.len > sizeof hello->configuration) {
         rv = ERROR_MALFORMED;
+    } else if (packed->configuration.len > 0) {
+        hello->configuration_size = (uint32_t)packed->configuration.len;
+        memcpy(hello->configuration, packed->configuration.data, packed->configuration.len);
+    }
     ledgermq__peer_hello__free_unpacked(packed, NULL);
     return rv;
 }

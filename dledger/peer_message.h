@@ -85,6 +85,7 @@ enum peer_repair_flag {
 
 /* What a member says of itself when a connection begins, both ways. */
 enum peer_mute { PEER_NOT_MUTE = 0, PEER_MUTE_EMPTY = 1, PEER_MUTE_UNCLEAN = 2, PEER_MUTE_DAMAGED = 3 };
+#define PEER_HELLO_CONFIGURATION_MAX 2048u
 struct peer_hello {
     uint32_t version; /* that it must be understood in */
     uint32_t newest;  /* that its sender speaks */
@@ -98,6 +99,10 @@ struct peer_hello {
     uint8_t mute;                   /* enum peer_mute */
     bool started;                   /* its Raft instance runs */
     char broker_address[128];
+    char self_id[16];                /* "" from a version that did not say it */
+    uint64_t configuration_index;    /* Raft index of the newest configuration in its log, 0 = none */
+    uint32_t configuration_size;
+    uint8_t configuration[PEER_HELLO_CONFIGURATION_MAX];
 };
 
 void peer_message_encode(const struct peer_message *message, uint8_t header[PEER_HEADER_SIZE]);

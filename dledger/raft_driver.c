@@ -38,6 +38,12 @@ int raft_driver_init(struct raft_driver *driver, struct env *env, struct ledger 
     return 0;
 }
 
+void raft_driver_rename(struct raft_driver *driver, uint64_t id)
+{
+    driver->options.id = id;
+    driver->raft.id = id;
+}
+
 void raft_driver_close(struct raft_driver *driver)
 {
     raft_close(&driver->raft, NULL);
@@ -182,7 +188,13 @@ int raft_driver_submit(struct raft_driver *driver, const uint8_t *run, size_t si
     driver->source = NULL;
     if (rv == RAFT_NOTLEADER || rv == RAFT_CANTCHANGE || rv == RAFT_NOSPACE || rv == RAFT_NOMEM || rv == RAFT_MALFORMED)
         raft_free(token);
-    return rv == 0 ? 0 : rv == RAFT_NOTLEADER ? ERROR_NOT_LEADER : ERROR_IO;
+    return rv == 0 ? 0 : rv == RAFT_NOTLEADER ? ERROR_NOT_LEADER : rv == RAFT_CANTCHANGE ? ERROR_BUSY : ERROR_IO;
+}
+
+void raft_driver_restart_quorum_check(struct raft_driver *driver)
+{
+    if (raft_driver_leads(driver))
+        driver->raft.election_timer_start = raft_driver_now(driver);
 }
 
 void raft_driver_persisted(struct raft_driver *driver, raft_index index)
@@ -227,7 +239,15 @@ void raft_driver_tick(struct raft_driver *driver)
     struct raft *raft = &driver->raft;
     raft_time now = raft_driver_now(driver);
 
-    if (!driver->started || driver->failed || now < driver->timeout_ms)
+    if (!driver->started || driver->failed)
+        return;
+    /* Who may not stand for election never stops believing in its leader, and refuses its vote to all others for ever. */
+    if (raft_state(raft) == RAFT_FOLLOWER && raft_role(raft) != RAFT_VOTER && raft->follower_state.current_leader.id != 0 &&
+        now >= driver->heard_ms + driver->options.election_timeout_ms && raft_driver_guarded(driver, GUARD_NON_VOTER)) {
+        raft->follower_state.current_leader.id = 0;
+        driver->io.state_changed(driver->io.context);
+    }
+    if (now < driver->timeout_ms)
         return;
     if (raft_state(raft) == RAFT_LEADER) {
         /* As leader every call judges who has answered since the last one, so it must not come early; and the core may call itself due forever. */

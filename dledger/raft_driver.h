@@ -26,6 +26,7 @@ enum raft_guard {
     GUARD_COMMIT_MONOTONIC = 1 << 9, /* G9 */
     GUARD_INSTALL_TWICE = 1 << 12,   /* G12: InstallSnapshot is never stepped (the log itself is fetched instead) */
     GUARD_SAME_TERM = 1 << 13,       /* G13: AppendEntries of our own term while leading */
+    GUARD_NON_VOTER = 1 << 14,       /* F16: who has no vote in its own newest configuration answers requests for votes all the same */
     GUARD_CONFLICT_HINT = 1 << 15,   /* G15: a rejection points at our commit index */
     GUARD_ALL = 0xFFFF,              /* G10 (capacity threshold 0) and G11 (CHANGE alone in a submit) cannot be switched off */
 };
@@ -65,6 +66,7 @@ struct raft_driver {
     raft_index commit;      /* monotonic maximum */
     raft_time timeout_ms;   /* when raft_driver_tick() is due */
     raft_time leader_tick_ms; /* last time the leader's timer ran */
+    raft_time heard_ms;       /* when a leader of our term was heard last */
     raft_term refused_term;   /* in which our candidacy was refused last */
     raft_time give_way_ms;    /* until then a member before us in the list has our word, and is let go first */
     uint16_t capacity;      /* told to the others in results: 0 = no room for more entries */
@@ -88,6 +90,8 @@ struct raft_driver {
 int raft_driver_init(struct raft_driver *driver, struct env *env, struct ledger *ledger, struct vote_file *votes,
                      const struct raft_driver_io *io, const struct raft_driver_options *options, struct error *error);
 void raft_driver_close(struct raft_driver *driver);
+/* Another Raft id, before the start. */
+void raft_driver_rename(struct raft_driver *driver, uint64_t id);
 
 /* RAFT_START. committed: Raft index known to be committed and held by the ledger (0: nothing is known, the ledger holds entry 1 only);
  * configuration: encoded, the newest committed one at or below it. Checks the shape rules. */
@@ -96,8 +100,11 @@ int raft_driver_start(struct raft_driver *driver, raft_index committed, raft_ind
 
 /* A message from `from` (its authenticated id). run: message->body_size bytes behind it. May call io and change commit. */
 void raft_driver_receive(struct raft_driver *driver, uint64_t from, const struct peer_message *message, const uint8_t *run);
-/* A run of sealed entries of our current term, first index = last + 1. 0; ERROR_NOT_LEADER; ERROR_NO_SPACE (nothing happened). */
+/* A run of sealed entries of our current term, first index = last + 1; a configuration comes alone. 0; ERROR_NOT_LEADER; ERROR_BUSY: the configuration
+ * before it is not committed yet; ERROR_NO_SPACE (nothing happened). */
 int raft_driver_submit(struct raft_driver *driver, const uint8_t *run, size_t size, uint32_t count);
+/* As leader, before more members vote: who alone had a vote never looked whether others answer, and would judge them by that long time. */
+void raft_driver_restart_quorum_check(struct raft_driver *driver);
 /* Makes sure that the ledger can take entries up to end_position, count of them: to be asked before a step that brings entries, since behind it
  * there is no way back. 0, ERROR_NO_SPACE, ERROR_IO (final). */
 int raft_driver_make_room(struct raft_driver *driver, uint64_t end_position, uint32_t count);
@@ -133,8 +140,6 @@ static inline raft_index raft_driver_last(const struct raft_driver *driver)
 }
 uint64_t raft_driver_leader(struct raft_driver *driver); /* Raft id, 0 = none known */
 
-/* Encodes a configuration of `count` voters with ids 1..count (addresses are not part of it). Caller frees out. */
-int raft_driver_configuration(unsigned count, struct buffer *out);
 /* Shape and contents of an encoded configuration; also counts its voters and says whether id is one. */
 bool raft_driver_configuration_valid(struct slice configuration, uint64_t id, unsigned *voters, bool *is_voter);
 

@@ -1,7 +1,6 @@
 /* Configurations of the group: checking, making, finding and feeding them back to the core. */
 #include "dledger/raft_driver_internal.h"
 
-#include <stdio.h>
 #include <string.h>
 
 bool raft_driver_configuration_at(struct raft_driver *driver, raft_index index, struct raft_buffer *buffer)
@@ -44,28 +43,6 @@ bool raft_driver_configuration_valid(struct slice configuration, uint64_t id, un
         at = zero + 2;
     }
     return true;
-}
-
-int raft_driver_configuration(unsigned count, struct buffer *out)
-{
-    struct raft_configuration configuration;
-    struct raft_buffer encoded;
-    int rv = 0;
-
-    raft_configuration_init(&configuration);
-    for (unsigned i = 1; i <= count && rv == 0; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "%u", i);
-        rv = raft_configuration_add(&configuration, i, name, RAFT_VOTER);
-    }
-    if (rv == 0)
-        rv = raft_configuration_encode(&configuration, &encoded);
-    raft_configuration_close(&configuration);
-    if (rv != 0)
-        return ERROR_NO_MEMORY;
-    buffer_append(out, encoded.base, encoded.len);
-    raft_free(encoded.base);
-    return out->failed ? ERROR_NO_MEMORY : 0;
 }
 
 unsigned raft_driver_voters(const struct raft *raft)

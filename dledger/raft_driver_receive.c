@@ -58,6 +58,7 @@ static void receive_append(struct raft_driver *driver, struct raft_message *mess
         step_message(driver, message);
         return;
     }
+    driver->heard_ms = raft_driver_now(driver);
     if (previous < driver->commit && count > 0 && raft_driver_guarded(driver, GUARD_TRIM)) {
         /* A late duplicate: what is committed here is equal there, so cut that part off and anchor the rest at our commit index. */
         raft_index skip = driver->commit - previous;
@@ -167,6 +168,27 @@ static void receive_append_result(struct raft_driver *driver, struct raft_messag
     step_message(driver, message);
 }
 
+/* What a member knows of the group may be older than what the candidate knows: its vote may be the one that is needed (thesis, 4.1), and a core that refuses
+ * it can leave a group of two without a leader for good. Whoever runs has its vote on its disk. */
+static void step_vote_request(struct raft_driver *driver, struct raft_message *message)
+{
+    struct raft_configuration *configuration = &driver->raft.configuration;
+    struct raft_server *self = NULL;
+
+    for (unsigned i = 0; i < configuration->n; i++) {
+        if (configuration->servers[i].id == driver->options.id && configuration->servers[i].role != RAFT_VOTER)
+            self = &configuration->servers[i];
+    }
+    if (self == NULL || !raft_driver_guarded(driver, GUARD_NON_VOTER)) {
+        step_message(driver, message);
+        return;
+    }
+    int role = self->role;
+    self->role = RAFT_VOTER;
+    step_message(driver, message);
+    self->role = role; /* no request for a vote changes the configuration */
+}
+
 static bool known_server(const struct raft *raft, uint64_t id)
 {
     for (unsigned i = 0; i < raft->configuration.n; i++) {
@@ -225,7 +247,7 @@ void raft_driver_receive(struct raft_driver *driver, uint64_t from, const struct
             .disrupt_leader = (in->flags & PEER_VOTE_DISRUPT) != 0,
             .pre_vote = (in->flags & PEER_VOTE_PRE) != 0,
         };
-        step_message(driver, &message);
+        step_vote_request(driver, &message);
         return;
     }
     case PEER_REQUEST_VOTE_RESULT: {

@@ -88,6 +88,7 @@ bool replica_turn(struct replica *replica)
         bool worked = false;
         /* First of all: who waits at an index where another leader's entry stands now must not be answered by its commit. */
         update_role(replica);
+        replica_review_configuration(replica);
         if (driver->started && replica->options.durability == DURABILITY_A)
             raft_driver_persisted(driver, raft_driver_last(driver));
         if (driver->started && replica->applied < driver->commit)
@@ -103,7 +104,7 @@ bool replica_turn(struct replica *replica)
     if (replica->phase == REPLICA_FAILED)
         update_role(replica);
     replica_start_reserve(replica);
-    if (applied && raft_driver_leads(driver) && driver->commit > replica->announced && replica->member_count > 1)
+    if (applied && raft_driver_leads(driver) && driver->commit > replica->announced && replica_group_size(replica) > 1)
         replica->announce_due_us = driver->commit >= raft_driver_last(driver) ? replica_now_us(replica) + REPLICA_ANNOUNCE_MS * 1000 : 0;
     if (applied)
         replica->callbacks.applied(replica->callbacks.context);
@@ -227,8 +228,12 @@ const char *replica_why_not(const struct replica *replica)
         snprintf(why, size, "the broker's disk is full: no room for queue files");
     else if (replica->stopping)
         snprintf(why, size, "the broker is shutting down");
+    else if (replica->phase == REPLICA_REMOVED)
+        snprintf(why, size, "this node was removed from group %s: to have it back, empty its directory and run mqadmin member add", replica->options.group);
+    else if (replica->not_added && replica_is_stranger(replica))
+        snprintf(why, size, "this node is no member of group %s yet: mqadmin member add", replica->options.group);
     else if (replica->phase == REPLICA_WAITING)
-        snprintf(why, size, "no leader yet: waiting for all %d members of group %s at their first start", replica->member_count,
+        snprintf(why, size, "no leader yet: waiting for all %d members of group %s at their first start", replica_group_size(replica),
                  replica->options.group);
     else if (replica->phase == REPLICA_MUTE && replica->mute_reason == PEER_MUTE_DAMAGED)
         snprintf(why, size, "this node's log is damaged and being repaired from the other members");
@@ -271,7 +276,7 @@ void replica_state(const struct replica *replica, struct dledger_state *state)
         .scrub_position = (int64_t)replica->scrub.position,
         .damaged_ranges = replica->ledger.hole_count,
         .repaired_entries = replica->repaired_entries,
-        .member_count = replica->member_count,
+        .removed = replica->phase == REPLICA_REMOVED,
     };
     switch (replica->driver.started && !replica->driver.failed ? raft_state(raft) : RAFT_UNAVAILABLE) {
     case RAFT_FOLLOWER:
@@ -288,8 +293,13 @@ void replica_state(const struct replica *replica, struct dledger_state *state)
         break;
     }
     for (int i = 0; i < replica->member_count; i++) {
-        struct dledger_member *member = &state->members[i];
+        struct dledger_member *member = &state->members[state->member_count];
         raft_index match;
+        if (replica->members[i].raft_id == 0)
+            continue;
+        if (replica->known_leader == (uint64_t)i + 1)
+            state->leader = state->member_count;
+        state->member_count++;
         *member = replica->members[i];
         if (state->role == DLEDGER_LEADER && !member->self && raft_match_index(raft, member->raft_id, &match) == 0 && match > 0)
             member->match_index = match - 1;

@@ -35,6 +35,7 @@ enum replica_phase {
     REPLICA_WAITING, /* empty, waits until all members are connected and say empty */
     REPLICA_MUTE,    /* forgot something: fetches, does not vote or count */
     REPLICA_RUNNING,
+    REPLICA_REMOVED, /* the group went on without it */
     REPLICA_FAILED,
     REPLICA_STOPPED,
 };
@@ -103,8 +104,16 @@ struct replica {
     char dir[400]; /* .../dledger-n0 */
 
     uint64_t id; /* Raft id */
-    int member_count;
-    struct dledger_member members[DLEDGER_MEMBERS_MAX]; /* sorted by id text; Raft id = place + 1 */
+    int member_count;                                   /* places in use, holes among them counted */
+    struct dledger_member members[DLEDGER_MEMBERS_MAX]; /* Raft id = place + 1; raft_id 0: nobody there */
+    uint64_t members_version;                           /* moves when somebody comes, goes or changes his address */
+    struct dledger_member listed[DLEDGER_MEMBERS_MAX];  /* dLegerPeers, sorted by id */
+    int listed_count;
+    struct dledger_member self_listed;
+    raft_index seen_committed, seen_uncommitted; /* configurations that members were made from */
+    raft_index removed_index;                    /* of the configuration that left us out */
+    raft_index group_index;                      /* newest configuration that a running member told us of, while we have no log of our own */
+    bool not_added;                              /* ... and we do not stand in it */
     struct replica_peer peers[DLEDGER_MEMBERS_MAX];
     char broker_address[128];
 
@@ -219,8 +228,15 @@ void replica_peer_lost(struct replica *replica, uint64_t id);
 /* Its process is gone for certain: the reconnect was refused. */
 void replica_peer_gone(struct replica *replica, uint64_t id);
 void replica_hello(struct replica *replica, uint64_t to, struct peer_hello *hello);
-/* NULL when acceptable, else why not (static text or replica-owned). */
-const char *replica_check_hello(struct replica *replica, const struct peer_hello *hello);
+/* What a hello says of who belongs to the group: an empty member learns it there, and one that was removed learns that. */
+void replica_hear_configuration(struct replica *replica, const struct peer_hello *hello);
+/* NULL when acceptable, else why not (static text or replica-owned). Sets hello->from to the number under which we know the sender. */
+const char *replica_check_hello(struct replica *replica, struct peer_hello *hello);
+/* Empty and not yet running: which number it has is for the others to say. */
+bool replica_is_stranger(const struct replica *replica);
+bool replica_knows_leader(const struct replica *replica);
+/* Members, without holes. */
+int replica_group_size(const struct replica *replica);
 
 void replica_synced(struct replica *replica);   /* replica->sync has been run */
 void replica_reserved(struct replica *replica); /* replica->reservation has been run */
@@ -237,6 +253,10 @@ void replica_append(struct replica *replica, enum ledger_entry_kind kind, struct
 /* Begins to hand leadership to the member named, NULL: the one with most of the log. ERROR_NOT_LEADER, ERROR_NOT_FOUND, ERROR_EXISTS (it leads),
  * ERROR_BUSY (not now). Whether it worked is seen in who leads: when an election time-out passes without, this member goes on leading. */
 int replica_transfer(struct replica *replica, const char *to_id, struct error *error);
+/* One change of the group, as an entry of the log; request is done when it is committed. ERROR_NOT_LEADER, ERROR_BUSY (not now: error says why),
+ * ERROR_EXISTS, ERROR_NOT_FOUND, ERROR_INVALID. */
+int replica_change_member(struct replica *replica, enum dledger_member_action action, const char *id, const char *address,
+                          struct append_entry_request *request, struct error *error);
 void replica_state(const struct replica *replica, struct dledger_state *state);
 const char *replica_why_not(const struct replica *replica);
 /* Place of a peer in members, -1 = none. */

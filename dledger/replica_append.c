@@ -224,3 +224,45 @@ bool replica_submit(struct replica *replica)
     replica->announce_due_us = 0;
     return true;
 }
+
+int replica_submit_configuration(struct replica *replica, struct slice configuration, struct append_entry_request *request)
+{
+    struct ledger *ledger = &replica->ledger;
+    raft_index index = raft_driver_last(&replica->driver) + 1;
+    raft_index uncommitted = index - replica->driver.commit;
+    struct ledger_entry entry = {
+        .index = index - 1,
+        .term = replica->leadership_term,
+        .kind = LEDGER_ENTRY_CONFIGURATION,
+        .uncommitted = uncommitted < LEDGER_UNCOMMITTED_MAX ? (uint32_t)uncommitted : LEDGER_UNCOMMITTED_MAX,
+        .body_size = (uint32_t)configuration.size,
+    };
+    uint32_t size = ledger_entry_size(&entry);
+    struct buffer run;
+    int rv = ERROR_NO_MEMORY;
+
+    assert(replica->accepting && replica->gather_count == 0);
+    entry.position = ledger_place(ledger, ledger->end_position, size);
+    buffer_init(&run, 0);
+    if (buffer_reserve(&run, size) != NULL) {
+        memcpy(run.data + LEDGER_ENTRY_HEADER_SIZE, configuration.data, configuration.size);
+        ledger_entry_seal(&entry, run.data, ledger->last_chain);
+        rv = raft_driver_make_room(&replica->driver, entry.position + size + LEDGER_BLANK_SIZE, 1);
+        if (rv == 0) {
+            raft_driver_restart_quorum_check(&replica->driver);
+            rv = raft_driver_submit(&replica->driver, run.data, size, 1);
+        }
+    }
+    buffer_close(&run);
+    if (rv != 0)
+        return rv;
+    request->index = index - 1;
+    request->term = entry.term;
+    request->position = (int64_t)entry.position;
+    request->deadline_us = replica_now_us(replica) + replica->options.max_wait_ms * 1000ull;
+    pending_add(replica, request);
+    replica->round_last = index;
+    replica->round_started_us = replica_now_us(replica);
+    replica->announce_due_us = 0;
+    return 0;
+}

@@ -22,7 +22,7 @@ static bool apply_one(struct replica *replica)
     bytes = mapped_file_queue_at(data, position, LEDGER_ENTRY_HEADER_SIZE);
     if (bytes == NULL || ledger_entry_decode(&entry, bytes) != 0 || entry.index != index - 1 || entry.position != position ||
         mapped_file_queue_at(data, position, ledger_entry_size(&entry)) == NULL) {
-        if (replica->member_count > 1 && bytes != NULL) {
+        if (replica_group_size(replica) > 1 && bytes != NULL) {
             ledger_verify(&replica->ledger, index - 1, index - 1, 1);
             if (ledger_hole_of(&replica->ledger, index - 1) != NULL) {
                 replica_repair_start(replica);

@@ -67,9 +67,10 @@ void replica_answer_fetch(struct replica *replica, uint64_t from, const struct p
  * everybody: whoever had our vote, or led us, has stored that term. */
 static bool leader_is_recent(const struct replica *replica, uint64_t term)
 {
-    if (replica->mute_reason == PEER_MUTE_EMPTY) {
+    if (replica->mute_reason == PEER_MUTE_EMPTY && replica->members[replica->id - 1].voter) {
+        /* Who was added without a vote never had one to forget. */
         for (int i = 0; i < replica->member_count; i++) {
-            if ((uint64_t)i + 1 != replica->id && !replica->peers[i].heard)
+            if ((uint64_t)i + 1 != replica->id && replica->members[i].raft_id != 0 && !replica->peers[i].heard)
                 return false;
         }
         return term >= replica->heard_term;

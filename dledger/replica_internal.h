@@ -37,6 +37,8 @@ void replica_finish_first(struct replica *replica, int code);
 void replica_fail_pending(struct replica *replica, int code);
 void replica_drop_gathered(struct replica *replica);
 bool replica_may_submit(const struct replica *replica);
+/* A configuration, alone in its submit. What was gathered before must have left. */
+int replica_submit_configuration(struct replica *replica, struct slice configuration, struct append_entry_request *request);
 /* True when a round has left. */
 bool replica_submit(struct replica *replica);
 
@@ -59,7 +61,8 @@ void replica_start_save(struct replica *replica, bool with_snapshot);
 /* NULL: not another member. */
 static inline struct replica_peer *replica_peer_of(struct replica *replica, uint64_t id)
 {
-    return id >= 1 && id <= (uint64_t)replica->member_count && id != replica->id ? &replica->peers[id - 1] : NULL;
+    return id >= 1 && id <= (uint64_t)replica->member_count && id != replica->id && replica->members[id - 1].raft_id != 0 ? &replica->peers[id - 1]
+                                                                                                                              : NULL;
 }
 /* Looks whether a member that waits or is mute may go on. */
 void replica_review_members(struct replica *replica);
@@ -69,6 +72,20 @@ void replica_hand_over_when_useful(struct replica *replica, uint64_t now);
 /* ---- replica_leadership.c ---- */
 /* As leader: hands over to a preferred leader that has kept up for a while. */
 void replica_prefer_leader(struct replica *replica, uint64_t now);
+
+/* ---- replica_membership.c ---- */
+/* dLegerPeers; numbers by place until a log or another member knows better. */
+int replica_list_members(struct replica *replica, struct error *error);
+/* Before the driver runs: members as the log says them, the newest configuration up to its end. */
+int replica_know_members(struct replica *replica, struct error *error);
+/* While it runs: takes over what a step has changed. */
+void replica_review_configuration(struct replica *replica);
+/* Place of the member in the table, -1 = none. */
+int replica_place_of(const struct replica *replica, const char *id);
+/* The configuration of the first start: the same bytes on every node. */
+int replica_first_configuration(struct replica *replica, struct buffer *out);
+/* The committed one, encoded with all ids and addresses. False: there is none. */
+bool replica_encode_members(struct replica *replica, struct buffer *out);
 
 /* ---- replica_fetch.c ---- */
 void replica_send_fetch(struct replica *replica);

@@ -36,7 +36,7 @@ int replica_transfer(struct replica *replica, const char *to_id, struct error *e
     if (raft_transferee(&replica->driver.raft) != 0)
         return error_set(error, ERROR_BUSY, "leadership is being handed over already");
     if (to_id != NULL) {
-        place = place_of(replica, slice_of_text(to_id));
+        place = replica_place_of(replica, to_id);
         if (place < 0)
             return error_set(error, ERROR_NOT_FOUND, "%s is no member of group %s", to_id, replica->options.group);
         if ((uint64_t)place + 1 == replica->id)

@@ -27,12 +27,35 @@ void replica_hello(struct replica *replica, uint64_t to, struct peer_hello *hell
     snprintf(hello->cluster, sizeof hello->cluster, "%s", replica->options.cluster);
     snprintf(hello->group, sizeof hello->group, "%s", replica->options.group);
     snprintf(hello->broker_address, sizeof hello->broker_address, "%s", replica->broker_address);
+    snprintf(hello->self_id, sizeof hello->self_id, "%s", replica->options.self_id);
+    if (hello->started && !replica->driver.failed) {
+        struct buffer encoded;
+        const struct raft *raft = &replica->driver.raft;
+        buffer_init(&encoded, sizeof hello->configuration);
+        if (replica_encode_members(replica, &encoded)) {
+            hello->configuration_index = raft->configuration_committed_index;
+            hello->configuration_size = (uint32_t)encoded.size;
+            memcpy(hello->configuration, encoded.data, encoded.size);
+        }
+        buffer_close(&encoded);
+    }
 }
 
-const char *replica_check_hello(struct replica *replica, const struct peer_hello *hello)
+/* The number under which we know the sender; 0 = not at all. */
+static uint64_t number_of(const struct replica *replica, const struct peer_hello *hello)
+{
+    if (hello->self_id[0] != '\0')
+        return (uint64_t)(replica_place_of(replica, hello->self_id) + 1);
+    return hello->from <= (uint64_t)replica->member_count && replica->members[hello->from - 1].raft_id != 0 ? hello->from : 0;
+}
+
+const char *replica_check_hello(struct replica *replica, struct peer_hello *hello)
 {
     char *why = replica->why_not;
     size_t size = sizeof replica->why_not;
+    uint64_t number = hello->from == 0 ? 0 : number_of(replica, hello);
+    /* Who is empty has its numbers from dLegerPeers only, and is told better. */
+    bool stranger = !hello->started && hello->last_index == 0;
 
     if (hello->version < PEER_VERSION_OLDEST || hello->version > peer_version_newest)
         snprintf(why, size, "it speaks version %u of the peer protocol and none before, this program %u to %u", hello->version, PEER_VERSION_OLDEST,
@@ -41,18 +64,29 @@ const char *replica_check_hello(struct replica *replica, const struct peer_hello
         snprintf(why, size, "cluster \"%.64s\", ours is \"%.64s\"", hello->cluster, replica->options.cluster);
     else if (strcmp(hello->group, replica->options.group) != 0)
         snprintf(why, size, "group \"%.64s\", ours is \"%.64s\"", hello->group, replica->options.group);
-    else if (hello->from == replica->id)
+    else if (replica->phase == REPLICA_REMOVED)
+        snprintf(why, size, "this node was removed from the group");
+    else if (replica->not_added && replica_is_stranger(replica))
+        snprintf(why, size, "this node is no member of the group yet: mqadmin member add -i %s -a %s", replica->options.self_id,
+                 replica->self_listed.address);
+    else if (number == replica->id)
         snprintf(why, size, "the same id as ours (%s): dLegerSelfId is given twice", replica->options.self_id);
-    else if (replica_peer_of(replica, hello->from) == NULL)
-        snprintf(why, size, "member number %llu is not in our dLegerPeers", (unsigned long long)hello->from);
-    else if (hello->to != replica->id)
+    else if (number == 0)
+        snprintf(why, size, "%s (member number %llu) is no member of the group%s", hello->self_id[0] == '\0' ? "?" : hello->self_id,
+                 (unsigned long long)hello->from, replica->driver.started ? ": mqadmin member add" : " in our dLegerPeers");
+    else if (number != hello->from && !stranger)
+        snprintf(why, size, "%s takes itself for member number %llu, it is %llu: its directory is of another group, or dLegerPeers differ",
+                 hello->self_id, (unsigned long long)hello->from, (unsigned long long)number);
+    else if (hello->to != replica->id && !stranger && !replica_is_stranger(replica))
         snprintf(why, size, "looks for member number %llu, this is %llu: dLegerPeers differ", (unsigned long long)hello->to,
                  (unsigned long long)replica->id);
     else if (hello->segment_size != replica->options.segment_size)
         snprintf(why, size, "mappedFileSizeCommitLog %llu, ours is %llu: all members need the same", (unsigned long long)hello->segment_size,
                  (unsigned long long)replica->options.segment_size);
-    else
+    else {
+        hello->from = number;
         return NULL;
+    }
     return why;
 }
 
@@ -70,13 +104,14 @@ void replica_review_members(struct replica *replica)
     int young = 0; /* empty, or holding no more than the first entry of the first term: never took part in an election */
     int missing = 0;
     int better = 0; /* mute ones that hold more than we do */
+    int size = replica_group_size(replica);
     int rv = 0;
 
     if ((replica->phase != REPLICA_WAITING && replica->phase != REPLICA_MUTE) || replica->mute_reason == PEER_MUTE_DAMAGED)
         return;
     for (int i = 0; i < replica->member_count; i++) {
         const struct replica_peer *peer = &replica->peers[i];
-        if ((uint64_t)i + 1 == replica->id)
+        if ((uint64_t)i + 1 == replica->id || replica->members[i].raft_id == 0)
             continue;
         if (!peer->connected || !peer->greeted) {
             missing++;
@@ -94,7 +129,7 @@ void replica_review_members(struct replica *replica)
         young += peer->hello.last_index <= 1 && peer->hello.term <= 1;
         better += peer->hello.mute != PEER_NOT_MUTE && peer->hello.last_index > 1 && better_log(&peer->hello, replica->ledger.last_term, raft_driver_last(&replica->driver), replica->id);
     }
-    if (replica->phase == REPLICA_WAITING && young + missing < replica->member_count - 1) {
+    if (replica->phase == REPLICA_WAITING && young + missing < size - 1) {
         replica->phase = REPLICA_MUTE;
         replica->checkpoint.forgot = true; /* a restart on the way must not take what was fetched so far for all that was acknowledged */
         replica->checkpoint_dirty = true;
@@ -102,9 +137,9 @@ void replica_review_members(struct replica *replica)
     }
     if (missing > 0)
         return; /* whoever is missing may know more */
-    if (replica->mute_reason == PEER_MUTE_EMPTY && replica->ledger.last_index <= 0 && young == replica->member_count - 1) {
+    if (replica->mute_reason == PEER_MUTE_EMPTY && replica->ledger.last_index <= 0 && young == size - 1) {
         rv = replica_bootstrap(replica, &error); /* also when a first start was interrupted between the first entry and the vote file */
-    } else if (replica->mute_reason == PEER_MUTE_EMPTY && replica->only_vote_lost && running + better < replica->member_count / 2 + 1) {
+    } else if (replica->mute_reason == PEER_MUTE_EMPTY && replica->only_vote_lost && running + better < size / 2 + 1) {
         /* Too few run to elect a leader, so there is none; and in a term that nobody has heard of no vote of ours was given. */
         uint64_t term = replica->heard_term > replica->votes.term ? replica->heard_term : replica->votes.term;
         if (term < replica->ledger.last_term)
@@ -113,7 +148,7 @@ void replica_review_members(struct replica *replica)
         rv = vote_file_save(&replica->votes, term + 1, 0, &error);
         if (rv == 0)
             rv = replica_start_driver(replica, replica->applied, &error);
-    } else if (replica->mute_reason == PEER_MUTE_UNCLEAN && running + better < replica->member_count / 2 + 1) {
+    } else if (replica->mute_reason == PEER_MUTE_UNCLEAN && running + better < size / 2 + 1) {
         /* No more of us vote than a majority needs, those with most of the log first: so the leader has the most of what is left, and the others
          * catch up with it. */
         LOG_ERROR("durability class A: a majority went down uncleanly, so what was acknowledged last may be lost; electing from what is left");

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "dledger/peer_version.h"
 #include "store/log_sink.h"
 
 static void driver_send(void *context, uint64_t to, struct peer_message *message, const uint8_t *run, size_t run_size)
@@ -92,56 +91,6 @@ static uint32_t view_message_at(void *context, int64_t offset)
     return entry.body_size;
 }
 
-static int parse_members(struct replica *replica, struct error *error)
-{
-    const char *at = replica->options.peers;
-
-    if (at == NULL || *at == '\0') {
-        snprintf(replica->members[0].id, sizeof replica->members[0].id, "%s", replica->options.self_id);
-        replica->member_count = 1;
-    }
-    while (at != NULL && *at != '\0') {
-        const char *end = strchr(at, ';');
-        size_t size = end == NULL ? strlen(at) : (size_t)(end - at);
-        const char *dash = memchr(at, '-', size);
-        struct dledger_member *member = &replica->members[replica->member_count];
-
-        if (size > 0) {
-            if (replica->member_count == DLEDGER_MEMBERS_MAX)
-                return error_set(error, ERROR_INVALID, "dLegerPeers names more than %d members", DLEDGER_MEMBERS_MAX);
-            if (dash == NULL || dash == at || (size_t)(dash - at) >= sizeof member->id ||
-                size - (size_t)(dash - at) - 1 >= sizeof member->address || memchr(dash, ':', size - (size_t)(dash - at)) == NULL)
-                return error_set(error, ERROR_INVALID, "dLegerPeers: \"%.*s\" is not ID-HOST:PORT", (int)size, at);
-            snprintf(member->id, sizeof member->id, "%.*s", (int)(dash - at), at);
-            snprintf(member->address, sizeof member->address, "%.*s", (int)(size - (size_t)(dash - at) - 1), dash + 1);
-            replica->member_count++;
-        }
-        at = end == NULL ? NULL : end + 1;
-    }
-    for (int i = 1; i < replica->member_count; i++) { /* insertion sort: ids decide Raft ids, so all nodes must agree */
-        struct dledger_member member = replica->members[i];
-        int k = i;
-        for (; k > 0 && strcmp(replica->members[k - 1].id, member.id) > 0; k--)
-            replica->members[k] = replica->members[k - 1];
-        replica->members[k] = member;
-    }
-    for (int i = 0; i < replica->member_count; i++) {
-        struct dledger_member *member = &replica->members[i];
-        if (i > 0 && strcmp(member->id, replica->members[i - 1].id) == 0)
-            return error_set(error, ERROR_INVALID, "dLegerPeers names %s twice", member->id);
-        member->raft_id = (uint64_t)i + 1;
-        member->match_index = UINT64_MAX;
-        member->self = strcmp(member->id, replica->options.self_id) == 0;
-        if (member->self) {
-            replica->id = member->raft_id;
-            member->peer_version = peer_version_newest;
-        }
-    }
-    if (replica->id == 0)
-        return error_set(error, ERROR_INVALID, "dLegerSelfId %s is not in dLegerPeers %s", replica->options.self_id, replica->options.peers);
-    return 0;
-}
-
 void replica_path(const struct replica *replica, const char *name, char *out, size_t size)
 {
     snprintf(out, size, "%s/%s", replica->dir, name);
@@ -165,7 +114,7 @@ int replica_open(struct replica *replica, struct env *env, const struct dledger_
     replica->up_since_ms = env_now_ms(env);
     buffer_init(&replica->gather, REPLICA_GATHER_MAX + LEDGER_ENTRY_SIZE_MAX);
     snprintf(replica->broker_address, sizeof replica->broker_address, "%s", broker_address);
-    rv = parse_members(replica, error);
+    rv = replica_list_members(replica, error);
     if (rv != 0)
         return rv;
     if ((size_t)snprintf(replica->dir, sizeof replica->dir, "%s/dledger-%s", options->dir, options->self_id) >= sizeof replica->dir)

@@ -12,7 +12,12 @@
 
 static uint32_t all_others(const struct replica *replica)
 {
-    return ((1u << replica->member_count) - 1) & ~(1u << (replica->id - 1));
+    uint32_t others = 0;
+    for (int i = 0; i < replica->member_count; i++) {
+        if (replica->members[i].raft_id != 0 && (uint64_t)i + 1 != replica->id)
+            others |= 1u << i;
+    }
+    return others;
 }
 
 bool replica_must_repair(const struct replica *replica)

@@ -54,6 +54,10 @@ int replica_start_driver(struct replica *replica, raft_index committed, struct e
     if (rv == 0 && replica->phase == REPLICA_MUTE && replica->votes.term < replica->ledger.last_term)
         rv = vote_file_save(&replica->votes, replica->ledger.last_term, 0, error);
     if (rv == 0)
+        rv = replica_know_members(replica, error);
+    if (rv != 0 || replica->phase == REPLICA_REMOVED)
+        return rv;
+    if (rv == 0)
         rv = raft_driver_start(&replica->driver, committed, replica->configuration_index, buffer_slice(&replica->configuration), error);
     if (rv != 0)
         return rv;
@@ -83,7 +87,7 @@ int replica_bootstrap(struct replica *replica, struct error *error)
 
     buffer_init(&run, 0);
     buffer_init(&configuration, 0);
-    rv = raft_driver_configuration((unsigned)replica->member_count, &configuration);
+    rv = replica_first_configuration(replica, &configuration);
     if (rv == 0 && buffer_reserve(&run, LEDGER_ENTRY_HEADER_SIZE + configuration.size) == NULL)
         rv = ERROR_NO_MEMORY;
     if (rv == 0 && replica->ledger.last_index < 0) {
@@ -108,7 +112,7 @@ int replica_bootstrap(struct replica *replica, struct error *error)
     if (rv == 0)
         rv = replica_start_driver(replica, 0, error);
     if (rv == 0)
-        LOG_INFO("first start of group %s with %d members", replica->options.group, replica->member_count);
+        LOG_INFO("first start of group %s with %d members", replica->options.group, replica->listed_count);
     replica->checkpoint_dirty = true;
     return rv;
 }
@@ -267,6 +271,15 @@ int replica_start(struct replica *replica, struct message_store *store, struct e
     }
 
     replica->driver_ready = true;
+    if (replica->ledger.last_index >= 0) {
+        rv = find_configuration(replica, committed == 0 ? 1 : committed, error);
+        if (rv == 0)
+            rv = replica_know_members(replica, error);
+        if (rv != 0 && !replica_must_repair(replica))
+            return rv;
+        if (replica->phase == REPLICA_REMOVED)
+            return 0;
+    }
     if (replica_must_repair(replica)) {
         replica->phase = REPLICA_MUTE;
         replica->mute_reason = PEER_MUTE_DAMAGED;
@@ -291,20 +304,21 @@ int replica_start(struct replica *replica, struct message_store *store, struct e
 int replica_begin(struct replica *replica, struct error *error)
 {
     raft_index committed = (raft_index)(replica->known_committed + 1);
+    int size = replica_group_size(replica);
     int rv = 0;
 
     replica->mute_reason = PEER_NOT_MUTE;
-    if (replica->ledger.last_index < 0 || (replica->member_count == 1 && replica->ledger.last_index == 0 && !replica->votes.existed)) {
+    if (replica->ledger.last_index < 0 || (size == 1 && replica->ledger.last_index == 0 && !replica->votes.existed)) {
         replica->phase = REPLICA_WAITING;
         replica->mute_reason = PEER_MUTE_EMPTY;
-        if (replica->member_count == 1)
+        if (size == 1)
             rv = replica_bootstrap(replica, error);
-    } else if (replica->member_count > 1 && !replica->options.force_start && (!replica->votes.existed || replica->votes.doubtful)) {
+    } else if (size > 1 && !replica->options.force_start && (!replica->votes.existed || replica->votes.doubtful)) {
         replica->phase = REPLICA_MUTE;
         replica->mute_reason = PEER_MUTE_EMPTY;
         replica->only_vote_lost = !replica->checkpoint.forgot && !replica->started_unclean && replica->vote_was_due;
         LOG_WARN("the vote file is missing or damaged: this member does not vote until it has caught up with a leader");
-    } else if (replica->member_count > 1 && !replica->options.force_start && replica->started_unclean) {
+    } else if (size > 1 && !replica->options.force_start && replica->started_unclean) {
         /* Not in class B, even if the claims of entries behind the cut tell that more was committed: this member never acknowledged it. */
         replica->phase = REPLICA_MUTE;
         replica->mute_reason = PEER_MUTE_UNCLEAN;

@@ -167,6 +167,7 @@ enum request_code {
 /* Ours, where RocketMQ has no numbers (docs/group.md). */
 enum group_request_code {
     REQUEST_TRANSFER_LEADERSHIP = 980,
+    REQUEST_CHANGE_MEMBER = 981,
     REQUEST_BEGIN_BACKUP = 985, /* docs/operations.md */
     REQUEST_READ_BACKUP = 986,
 };

@@ -304,6 +304,21 @@ int admin_main(int argc, char **argv)
         printf("mqadmin %s\n", ledgermq_version());
         return ADMIN_OK;
     }
+    /* Commands of two words: "member add". */
+    char two_words[64];
+    int first = asks_help ? 2 : 1;
+    if (argc > first + 1 && argv[first + 1][0] != '-') {
+        snprintf(two_words, sizeof two_words, "%.30s %.30s", argv[first], argv[first + 1]);
+        if (find_command(two_words) != NULL) {
+            argv[first + 1] = two_words;
+            argc--;
+            argv++;
+            if (asks_help)
+                argv[1] = argv[0];
+            else
+                name = argv[1];
+        }
+    }
     const struct admin_command *command = find_command(asks_help ? argv[2] : name);
     if (command == NULL)
         return unknown_command(asks_help ? argv[2] : name);

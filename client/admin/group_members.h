@@ -18,6 +18,8 @@ struct group_member {
     int64_t term, last_index, commit_index, applied_index, committed_position, up_since_ms;
     int64_t match_index, lag; /* from the leader; -1 unknown */
     char cause[160];          /* why it could not be reached */
+    bool named;               /* the leader counts it among its members */
+    bool learner;             /* without a vote, as the leader says */
     bool failed, disk_full;
 };
 

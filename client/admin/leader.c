@@ -80,6 +80,8 @@ static void take_member_row(struct group_members *members, const char *group, co
         copy(member->address, sizeof member->address, fields[5]);
     if (!from_leader)
         return;
+    member->learner = slice_equal_text(fields[1], "LEARNER");
+    member->named = true;
     slice_to_i64(fields[2], &member->match_index);
     slice_to_i64(fields[3], &member->lag);
     slice_to_bool(fields[4], &member->connected);
@@ -131,6 +133,7 @@ static void take_table(struct group_members *members, const struct admin_target 
     if (leads) {
         member = member_get(members, group, id);
         member->connected = true;
+        member->named = true;
     }
 }
 
@@ -239,15 +242,21 @@ struct verdict {
 
 static struct verdict judge(const struct group_members *members, size_t begin, size_t end)
 {
-    struct verdict verdict = {.members = end - begin};
+    struct verdict verdict = {0};
     for (size_t i = begin; i < end; i++) {
         const struct group_member *member = &members->all[i];
         /* A deposed leader that has not noticed yet has the lower term. */
         if (strcmp(member->role, "LEADER") == 0 && (verdict.leader == NULL || member->term > verdict.leader->term))
             verdict.leader = member;
     }
-    for (size_t i = begin; i < end && verdict.leader != NULL; i++) {
+    /* Who has no vote counts for no majority, and who was removed is no member any more. */
+    for (size_t i = begin; i < end; i++) {
         const struct group_member *member = &members->all[i];
+        if (member->learner || strcmp(member->role, "REMOVED") == 0 || (verdict.leader != NULL && verdict.leader->raft && !member->named))
+            continue;
+        verdict.members++;
+        if (verdict.leader == NULL)
+            continue;
         if (member == verdict.leader ||
             (member->connected && member->lag >= 0 && member->lag <= IN_SYNC_LAG && !member->failed))
             verdict.in_sync++;

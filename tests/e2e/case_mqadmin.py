@@ -27,7 +27,7 @@ ROCKETMQ = set("""
     skipAccumulatedMessage startMonitoring statsAll topicClusterList topicList topicRoute topicStatus updateBrokerConfig updateKvConfig
     updateNamesrvConfig updateOrderConf updateSubGroup updateTopic updateTopicPerm wipeWritePerm
 """.split())
-OURS = {"DecodeMessageId", "backup", "bench", "leader", "resumeCheckHalfMessage", "transfer"}
+OURS = {"DecodeMessageId", "backup", "bench", "leader", "member", "resumeCheckHalfMessage", "transfer"}
 
 
 def commands():
@@ -286,6 +286,8 @@ def brokers(world):
     expect(run("transfer", "-i", f"n{world.node}"), f"n{world.node} leads group broker-a already.")
     says("n7 is no member of group broker-a", fails("transfer", "-i", "n7"))
     has(run("backup", "-f", os.path.join(world.cluster.folder, "copy")), r"\d+ entries, \d+ bytes, all checked, are in .*copy\.")
+    expect(run("member", "promote", "-i", "n0"), "n0 has a vote.")
+    says("is no member", fails("member", "promote", "-i", "n7"))
     says("no message of this id", fails("resumeCheckHalfMessage", "-b", leader, "-i", "0" * 32))
 
 

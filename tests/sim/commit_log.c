@@ -130,7 +130,7 @@ bool dledger_commit_log_damaged(const struct dledger_commit_log *log, int64_t ph
 
 void dledger_commit_log_note_damage(struct dledger_commit_log *log, int64_t physical_offset)
 {
-    if (physical_offset >= 0 && machine_of(log)->replica.member_count > 1)
+    if (physical_offset >= 0 && replica_group_size(&machine_of(log)->replica) > 1)
         replica_note_damage(&machine_of(log)->replica, (uint64_t)physical_offset);
 }
 
@@ -168,6 +168,12 @@ int dledger_commit_log_transfer(struct dledger_commit_log *log, const char *to_i
     (void)log;
     (void)to_id;
     return error_set(error, ERROR_NOT_FOUND, "not here");
+}
+
+int dledger_commit_log_change_member(struct dledger_commit_log *log, enum dledger_member_action action, const char *id, const char *address,
+                                     struct append_entry_request *request, struct error *error)
+{
+    return replica_change_member(&machine_of(log)->replica, action, id, address, request, error);
 }
 
 bool dledger_commit_log_is_member_host(const struct dledger_commit_log *log, const struct sockaddr_storage *address)

@@ -1,0 +1,206 @@
+"""Members that come and go under load, what a removed one does, and what is said of it."""
+import json
+import os
+import random
+import subprocess
+import threading
+import time
+
+import remoting
+from cluster import Cluster, Load, check, verify, wait_for
+from case_leadership import mqadmin
+from e2e import case, rounds
+
+
+class Grown(Cluster):
+    """Begins with one node that has a peer port. The list of name servers that a load uses names all nodes there will ever be."""
+
+    def __init__(self, nodes=1, **more):
+        super().__init__(nodes=nodes, **more)
+
+    def start(self):
+        os.environ["LEDGERMQ_GROW"] = "1"
+        try:
+            super().start()
+        finally:
+            del os.environ["LEDGERMQ_GROW"]
+
+    def add_node(self):
+        node = int(self.run("add-node").stdout)
+        self.nodes = node + 1
+        return node
+
+    def peer(self, node):
+        return f"127.0.0.1:{self.peer_port(node)}"
+
+    def add(self, node):
+        mqadmin(self, "member", "add", "-i", f"n{node}", "-a", self.peer(node), "-w", "60")
+
+    def remove(self, node):
+        mqadmin(self, "member", "remove", "-i", f"n{node}", "-w", "60")
+
+    def members(self):
+        """As the leader says: id -> role."""
+        info = remoting.ask(self.broker(self.leader()), 28, {})
+        table = dict(item for item in remoting_table(info.body).items() if item[0].startswith("raftMember_"))
+        return {key[len("raftMember_"):]: value.split(",")[1] for key, value in table.items()}
+
+
+def remoting_table(body):
+    return json.loads(body)["table"]
+
+
+def role_of(cluster, node):
+    try:
+        return remoting_table(remoting.ask(cluster.broker(node), 28, {}, timeout=1.0).body)["raftRole"]
+    except OSError:
+        return None
+
+
+@case
+def one_three_five_three_under_load():
+    with Grown(durability="B") as cluster:
+        cluster.create_topic("T", 4)
+        load = Load(cluster, "T", 4)
+        load.start()
+        wait_for("acknowledgements", 20, lambda: len(load.acknowledged) > 200)
+        for _ in range(4):
+            cluster.add(cluster.add_node())
+        check(sorted(cluster.members()) == ["n0", "n1", "n2", "n3", "n4"], cluster.members())
+        for node in (0, 1):
+            cluster.remove(node)
+        check(sorted(cluster.members()) == ["n2", "n3", "n4"], cluster.members())
+        before = len(load.acknowledged)
+        wait_for("sends to go on", 10, lambda: len(load.acknowledged) > before + 200)
+        # Those that are left can do without any of them, and those that went do not disturb.
+        for node in (0, 1):
+            wait_for(f"n{node} to know that it was removed", 10, lambda: role_of(cluster, node) == "REMOVED")
+            check("was removed from group" in cluster.output(node) and "member add" in cluster.output(node), "it does not say so")
+        cluster.restart(0)
+        wait_for("n0 to know that it was removed after its restart", 15, lambda: role_of(cluster, 0) == "REMOVED")
+        cluster.kill(cluster.leader())
+        before = len(load.acknowledged)
+        wait_for("sends to go on", 10, lambda: len(load.acknowledged) > before + 200)
+        load.stop()
+        return f"{verify(cluster, load)} acknowledged, longest gap {load.longest_gap * 1000:.0f} ms"
+
+
+@case
+def members_change_while_nodes_die():
+    """1 -> 3 -> 5 -> 3 nodes under load, each time with a kill at a random moment; an interrupted command is given again."""
+    seed = int(os.environ.get("SEED", random.randrange(1 << 30)))
+    chance = random.Random(seed)
+    for number in range(rounds(1, 2, 50)):
+        with Grown(durability="B") as cluster:
+            cluster.create_topic("T", 4)
+            load = Load(cluster, "T", 4)
+            load.start()
+            wait_for("acknowledgements", 20, lambda: len(load.acknowledged) > 200)
+            members, steps = {0}, 0
+            for _ in range(4):
+                node = cluster.add_node()
+                members.add(node)
+                with_a_kill(cluster, chance, members, lambda: cluster.add(node))  # pylint: disable=cell-var-from-loop
+                steps += 1
+            for node in chance.sample(sorted(members), 2):
+                with_a_kill(cluster, chance, members, lambda: cluster.remove(node))  # pylint: disable=cell-var-from-loop
+                members.discard(node)
+                steps += 1
+            have = wait_for("the members that were asked for", 10, lambda: (sorted(cluster.members()) == [f"n{i}" for i in sorted(members)],))[0]
+            check(have[0], f"seed {seed}, round {number}: {cluster.members()} instead of {members}")
+            before = len(load.acknowledged)
+            wait_for("sends to go on", 15, lambda: len(load.acknowledged) > before + 200)
+            load.stop()
+            verify(cluster, load)
+    return f"seed {seed}"
+
+
+def with_a_kill(cluster, chance, members, change):
+    """One of those that are members, or about to be, is killed at a random moment of the change and comes back."""
+    victim = chance.choice(sorted(members))
+    changed = threading.Thread(target=change)
+    errors = []
+
+    def run():
+        try:
+            change()
+        except BaseException as error:  # pylint: disable=broad-except
+            errors.append(error)
+    changed = threading.Thread(target=run)
+    changed.start()
+    time.sleep(chance.uniform(0, 0.3))
+    cluster.kill(victim)
+    time.sleep(chance.uniform(0, 0.2))
+    cluster.restart(victim)
+    changed.join(120)
+    if errors:
+        raise errors[0]
+
+
+@case
+def dead_member_is_replaced():
+    """n2's disk is gone for good; n3 takes its place while n2 stays away. Then n3 restarts with the old list, and n0 comes back empty with its own."""
+    with Grown(nodes=3, durability="B") as cluster:
+        cluster.create_topic("T", 4)
+        load = Load(cluster, "T", 4)
+        load.start()
+        wait_for("acknowledgements", 20, lambda: len(load.acknowledged) > 200)
+        cluster.kill(2)
+        node = cluster.add_node()
+        mqadmin(cluster, "member", "replace", "-o", "n2", "-i", f"n{node}", "-a", cluster.peer(node), "-w", "60")
+        check(sorted(cluster.members()) == ["n0", "n1", "n3"], cluster.members())
+        again = mqadmin(cluster, "member", "replace", "-o", "n2", "-i", f"n{node}", "-a", cluster.peer(node), "-w", "20")
+        check("n2 is removed" in again.stdout, again.stdout)
+        # n0's list does not name n3, yet it finds it: also when its directory is empty.
+        for wipe in (False, True):
+            cluster.kill(0)
+            if wipe:
+                subprocess.run(["rm", "-rf", os.path.join(cluster.folder, "n0", "store")], check=True)
+            cluster.restart(0)
+            wait_for("n0 to be back", 20, lambda: role_of(cluster, 0) in ("FOLLOWER", "LEADER"))
+        # A majority of n0, n1, n3 without n1: n0 and n3 must know each other.
+        wait_for("n0 to be level", 20, lambda: "FOLLOWER" in cluster.members().values() and in_sync(cluster) == 3)
+        cluster.kill(1)
+        before = len(load.acknowledged)
+        wait_for("sends to go on", 15, lambda: len(load.acknowledged) > before + 200)
+        # The dead one comes back: it says why it takes no part.
+        cluster.restart(2)
+        wait_for("n2 to know that it was removed", 15, lambda: role_of(cluster, 2) == "REMOVED")
+        answer = remoting.ask(cluster.broker(2), remoting.SEND_V2, remoting.send_fields("T", 0), b"x", timeout=5.0)
+        check(answer.code == 14 and "removed from group" in (answer.remark or ""), f"{answer}")
+        load.stop()
+        return f"{verify(cluster, load)} acknowledged, longest gap {load.longest_gap * 1000:.0f} ms"
+
+
+def in_sync(cluster):
+    return json.loads(mqadmin(cluster, "leader", "-j", must=False).stdout)[0]["inSync"]
+
+
+@case
+def member_changes_that_are_refused():
+    with Grown(nodes=3) as cluster:
+        cluster.create_topic("T", 1)
+
+        def refused(words, *arguments):
+            done = mqadmin(cluster, "member", *arguments, "-w", "1", must=False)
+            check(done.returncode == 1 and words in done.stderr, f"member {' '.join(arguments)}: {done}")
+        leader = cluster.leader()
+        other, third = (leader + 1) % 3, (leader + 2) % 3
+        refused("is no member", "promote", "-i", "n7")
+        refused("is the address of", "add", "-i", "n7", "-a", cluster.peer(other))
+        refused("is not HOST:PORT", "add", "-i", "n7", "-a", "nowhere")
+        refused("is a member already", "add", "-i", f"n{other}", "-a", "127.0.0.1:1")
+        # One of three is down: a change that would leave one voter of two is refused, and so is a second one beside it.
+        cluster.kill(third)
+        wait_for("the leader to miss it", 10, lambda: cluster.members().get(f"n{third}") == "UNKNOWN")
+        refused("too few of the voters", "remove", "-i", f"n{other}")
+        check(cluster.send("T", 0, b"x").code == 0, "the group stands still")
+        # A learner that never comes counts for nothing, and goes again.
+        mqadmin(cluster, "member", "add", "-l", "-i", "n8", "-a", cluster.peer(8))
+        check(cluster.members()["n8"] == "LEARNER", cluster.members())
+        refused("is not connected", "promote", "-i", "n8")
+        mqadmin(cluster, "member", "remove", "-i", "n8")
+        check("n8" not in cluster.members(), cluster.members())
+        # A node that nobody added says what to do.
+        node = cluster.add_node()
+        wait_for("it to say what it waits for", 15, lambda: f"mqadmin member add -i n{node}" in cluster.output(node))
