@@ -179,7 +179,10 @@ static void requests(void)
     struct ledgermq_error error;
     struct ledgermq_message message = {.topic = fresh_topic("requests", topic), .body = "ask", .body_size = 3};
     MUST(ledgermq_producer_new(client, NULL, &producer, &error));
+    struct inbox inbox;
     MUST(ledgermq_send(producer, &message, NULL, &error)); /* makes the topic */
+    read_topic(client, topic, 1, 5000, &inbox);            /* and it is routed */
+    inbox_close(&inbox);
     replier_start(&replier, topic);
     for (int i = 0; i < 3; i++) {
         MUST(ledgermq_request(producer, &message, stretched_ms(5000), &reply, &error));

@@ -103,7 +103,11 @@ static void read_once(struct ledgermq_pull_consumer *consumer, const char *topic
     struct ledgermq_queue *queues;
     struct ledgermq_error error;
     size_t count;
-    MUST(ledgermq_subscribe_queues(consumer, topic, &queues, &count, &error));
+    int rv = ledgermq_subscribe_queues(consumer, topic, &queues, &count, &error);
+    /* A broker may tell the name server of a topic that a send made only after it has answered the send, as RocketMQ's does. */
+    if (rv == LEDGERMQ_NO_ROUTE && error.response_code == 17)
+        return;
+    MUST(rv);
     for (size_t i = 0; i < count; i++) {
         for (int64_t offset = 0;;) {
             struct ledgermq_pull_result *result;
