@@ -114,6 +114,7 @@ struct replica {
     raft_index removed_index;                    /* of the configuration that left us out */
     raft_index group_index;                      /* newest configuration that a running member told us of, while we have no log of our own */
     bool not_added;                              /* ... and we do not stand in it */
+    bool half_filled;                            /* our log ends before the configuration that we stand in */
     struct replica_peer peers[DLEDGER_MEMBERS_MAX];
     char broker_address[128];
 

@@ -185,6 +185,16 @@ static bool decode(struct slice encoded, struct raft_configuration *configuratio
     return raft_driver_configuration_valid(encoded, 1, &voters, &is_voter) && raft_configuration_decode(&buffer, configuration) == 0;
 }
 
+static bool stands_in(const struct raft_configuration *configuration, const char *id)
+{
+    size_t size = strlen(id);
+    for (unsigned i = 0; i < configuration->n; i++) {
+        if (strncmp(configuration->servers[i].address, id, size) == 0 && (configuration->servers[i].address[size] == '-' || configuration->servers[i].address[size] == '\0'))
+            return true;
+    }
+    return false;
+}
+
 static void set_removed(struct replica *replica, raft_index index)
 {
     if (replica->phase == REPLICA_REMOVED || replica->phase == REPLICA_FAILED)
@@ -197,7 +207,7 @@ static void set_removed(struct replica *replica, raft_index index)
     replica->io.hello_changed(replica->io.context);
 }
 
-int replica_know_members(struct replica *replica, struct error *error)
+int replica_know_members(struct replica *replica, bool whole, struct error *error)
 {
     struct raft_configuration newest, before;
     struct slice found = buffer_slice(&replica->configuration);
@@ -214,6 +224,13 @@ int replica_know_members(struct replica *replica, struct error *error)
     }
     if (!decode(found, &newest))
         return error_set(error, ERROR_DAMAGED, "raft: the configuration at index %llu is undecodable", index);
+    /* A log that is being filled again may end before the change that brought this node in. Who belongs to the group is heard from the others, as by a node
+     * whose directory is empty. */
+    replica->half_filled = !whole && replica->checkpoint.forgot && !stands_in(&newest, replica->options.self_id);
+    if (replica->half_filled) {
+        raft_configuration_close(&newest);
+        return 0;
+    }
     if (index != replica->configuration_index)
         has_before = decode(buffer_slice(&replica->configuration), &before);
     make_table(replica, &newest, has_before ? &before : NULL);
@@ -247,7 +264,7 @@ void replica_review_configuration(struct replica *replica)
 
 bool replica_is_stranger(const struct replica *replica)
 {
-    return replica->ledger.last_index < 0 && (replica->phase == REPLICA_WAITING || replica->phase == REPLICA_MUTE);
+    return (replica->ledger.last_index < 0 || replica->half_filled) && (replica->phase == REPLICA_WAITING || replica->phase == REPLICA_MUTE);
 }
 
 bool replica_knows_leader(const struct replica *replica)
@@ -282,16 +299,6 @@ bool replica_encode_members(struct replica *replica, struct buffer *out)
     buffer_append(out, encoded.base, encoded.len);
     raft_free(encoded.base);
     return !out->failed;
-}
-
-static bool stands_in(const struct raft_configuration *configuration, const char *id)
-{
-    size_t size = strlen(id);
-    for (unsigned i = 0; i < configuration->n; i++) {
-        if (strncmp(configuration->servers[i].address, id, size) == 0 && configuration->servers[i].address[size] == '-')
-            return true;
-    }
-    return false;
 }
 
 void replica_hear_configuration(struct replica *replica, const struct peer_hello *hello)

@@ -43,6 +43,17 @@ static int find_configuration(struct replica *replica, raft_index committed, str
     return 0;
 }
 
+void replica_save_forgot(struct replica *replica)
+{
+    struct error ignored;
+    char path[512];
+
+    replica_fill_checkpoint(replica, &replica->checkpoint);
+    replica_path(replica, "checkpoint", path, sizeof path);
+    if (checkpoint_save(&replica->checkpoint, replica->env, path, &ignored) != 0)
+        replica->checkpoint_dirty = true;
+}
+
 int replica_start_driver(struct replica *replica, raft_index committed, struct error *error)
 {
     int rv;
@@ -54,7 +65,7 @@ int replica_start_driver(struct replica *replica, raft_index committed, struct e
     if (rv == 0 && replica->phase == REPLICA_MUTE && replica->votes.term < replica->ledger.last_term)
         rv = vote_file_save(&replica->votes, replica->ledger.last_term, 0, error);
     if (rv == 0)
-        rv = replica_know_members(replica, error);
+        rv = replica_know_members(replica, true, error);
     if (rv != 0 || replica->phase == REPLICA_REMOVED)
         return rv;
     if (rv == 0)
@@ -64,14 +75,9 @@ int replica_start_driver(struct replica *replica, raft_index committed, struct e
     replica->phase = REPLICA_RUNNING;
     replica->mute_reason = PEER_NOT_MUTE;
     if (replica->checkpoint.forgot) {
-        /* At once, or a restart within the next second would make it mute again and wait for everybody. */
-        struct error ignored;
-        char path[512];
+        /* Else a restart would make it mute again and wait for everybody. */
         replica->checkpoint.forgot = false;
-        replica_fill_checkpoint(replica, &replica->checkpoint);
-        replica_path(replica, "checkpoint", path, sizeof path);
-        if (checkpoint_save(&replica->checkpoint, replica->env, path, &ignored) != 0)
-            replica->checkpoint_dirty = true;
+        replica_save_forgot(replica);
     }
     raft_driver_persisted(&replica->driver, raft_driver_last(&replica->driver));
     replica->io.hello_changed(replica->io.context);
@@ -274,7 +280,7 @@ int replica_start(struct replica *replica, struct message_store *store, struct e
     if (replica->ledger.last_index >= 0) {
         rv = find_configuration(replica, committed == 0 ? 1 : committed, error);
         if (rv == 0)
-            rv = replica_know_members(replica, error);
+            rv = replica_know_members(replica, false, error);
         if (rv != 0 && !replica_must_repair(replica))
             return rv;
         if (replica->phase == REPLICA_REMOVED)

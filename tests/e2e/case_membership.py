@@ -116,7 +116,7 @@ def members_change_while_nodes_die():
 
 
 def with_a_kill(cluster, chance, members, change):
-    """One of those that are members, or about to be, is killed at a random moment of the change and comes back."""
+    """One of those given, members or about to be, is killed at a random moment of the change and comes back."""
     victim = chance.choice(sorted(members))
     changed = threading.Thread(target=change)
     errors = []
@@ -135,6 +135,24 @@ def with_a_kill(cluster, chance, members, change):
     changed.join(120)
     if errors:
         raise errors[0]
+
+
+@case
+def a_node_dies_while_it_joins():
+    """Killed with half a log it is still the node that was added, not one that was removed: that log ends before the entry that added it."""
+    seed = int(os.environ.get("SEED", random.randrange(1 << 30)))
+    chance = random.Random(seed)
+    with Grown(durability="B") as cluster:
+        cluster.create_topic("T", 4)
+        load = Load(cluster, "T", 4)
+        load.start()
+        wait_for("a log that takes a while to fetch", 30, lambda: len(load.acknowledged) > 12000)
+        for _ in range(4):
+            node = cluster.add_node()
+            with_a_kill(cluster, chance, {node}, lambda: cluster.add(node))  # pylint: disable=cell-var-from-loop
+        check(sorted(cluster.members()) == ["n0", "n1", "n2", "n3", "n4"], cluster.members())
+        load.stop()
+        return f"seed {seed}, {verify(cluster, load)} acknowledged"
 
 
 @case
