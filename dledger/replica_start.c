@@ -43,7 +43,8 @@ static int find_configuration(struct replica *replica, raft_index committed, str
     return 0;
 }
 
-void replica_save_forgot(struct replica *replica)
+/* At once where possible: a restart within the next second must know it. */
+static void save_forgot(struct replica *replica)
 {
     struct error ignored;
     char path[512];
@@ -77,7 +78,7 @@ int replica_start_driver(struct replica *replica, raft_index committed, struct e
     if (replica->checkpoint.forgot) {
         /* Else a restart would make it mute again and wait for everybody. */
         replica->checkpoint.forgot = false;
-        replica_save_forgot(replica);
+        save_forgot(replica);
     }
     raft_driver_persisted(&replica->driver, raft_driver_last(&replica->driver));
     replica->io.hello_changed(replica->io.context);
