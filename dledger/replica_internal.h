@@ -73,6 +73,9 @@ void replica_hand_over_when_useful(struct replica *replica, uint64_t now);
 /* As leader: hands over to a preferred leader that has kept up for a while. */
 void replica_prefer_leader(struct replica *replica, uint64_t now);
 
+/* Keeps `forgot` as it is now, at once where possible: a restart within the next second must know it. */
+void replica_save_forgot(struct replica *replica);
+
 /* ---- replica_membership.c ---- */
 /* dLegerPeers; numbers by place until a log or another member knows better. */
 int replica_list_members(struct replica *replica, struct error *error);

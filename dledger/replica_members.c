@@ -132,7 +132,7 @@ void replica_review_members(struct replica *replica)
     if (replica->phase == REPLICA_WAITING && young + missing < size - 1) {
         replica->phase = REPLICA_MUTE;
         replica->checkpoint.forgot = true; /* a restart on the way must not take what was fetched so far for all that was acknowledged */
-        replica->checkpoint_dirty = true;
+        replica_save_forgot(replica);
         LOG_WARN("this directory is empty among members that are not: mute until it has caught up with a leader");
     }
     if (missing > 0)

@@ -43,8 +43,7 @@ static int find_configuration(struct replica *replica, raft_index committed, str
     return 0;
 }
 
-/* At once where possible: a restart within the next second must know it. */
-static void save_forgot(struct replica *replica)
+void replica_save_forgot(struct replica *replica)
 {
     struct error ignored;
     char path[512];
@@ -78,7 +77,7 @@ int replica_start_driver(struct replica *replica, raft_index committed, struct e
     if (replica->checkpoint.forgot) {
         /* Else a restart would make it mute again and wait for everybody. */
         replica->checkpoint.forgot = false;
-        save_forgot(replica);
+        replica_save_forgot(replica);
     }
     raft_driver_persisted(&replica->driver, raft_driver_last(&replica->driver));
     replica->io.hello_changed(replica->io.context);
