@@ -45,8 +45,8 @@ static void print_stats(const struct world_stats *s)
            U(s->failed_members));
     printf("messages %llu, lost %llu, with a flipped bit %llu; connections %llu; power cuts %llu\n", U(s->messages), U(s->messages_lost),
            U(s->bits_flipped), U(s->connections), U(s->power_cuts));
-    printf("class A: a majority without power %llu times, acknowledged and lost thereby %llu; runs without a bare majority %llu\n", U(s->losses),
-           U(s->excused), U(s->runs_without_bare_majority));
+    printf("class A: a majority without power %llu times, acknowledged and lost thereby %llu; runs without a bare majority %llu, that wait for a person %llu\n",
+           U(s->losses), U(s->excused), U(s->runs_without_bare_majority), U(s->runs_that_wait_for_a_person));
     for (int i = 0; i < CHAOS_KINDS; i++)
         printf("%s%s %llu", i == 0 ? "faults: " : ", ", chaos_names[i], U(s->chaos[i]));
     printf("\n");

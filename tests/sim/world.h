@@ -81,6 +81,7 @@ struct world_stats {
     uint64_t losses;    /* class A: moments in which a majority had lost power */
     uint64_t excused;   /* acknowledged messages lost thereby */
     uint64_t power_cuts, torn, full_disk_refusals, failed_members, commit_backwards, refused_runs, runs_without_bare_majority;
+    uint64_t runs_that_wait_for_a_person;
     uint64_t guard_hits[16];
     uint64_t chaos[CHAOS_KINDS];
 };
