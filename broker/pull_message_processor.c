@@ -463,6 +463,14 @@ static void on_read_ahead(struct broker *broker, struct cold_read *read, int cod
     free(ahead);
 }
 
+/* Is the record that the pull begins with old? Looks at the queue: after its units were brought into memory. */
+static bool begins_cold(struct broker *broker, const struct pull_message_request_header *header)
+{
+    const struct consume_queue *queue = message_store_queue(&broker->store, header->topic, header->queue_id, false, NULL);
+    struct consume_queue_unit unit;
+    return queue != NULL && consume_queue_get(queue, header->queue_offset, &unit) && cold_read_needed(broker, unit.physical_offset);
+}
+
 /* The units of the queue, and where an SQL92 expression has to see old records these too, are brought into memory by the pool: a page fault here would
  * stall everybody. True: the pull goes on when they are there. */
 static bool read_ahead(struct broker *broker, const struct pull *pull, const struct pull_filter *filter)
@@ -471,7 +479,7 @@ static bool read_ahead(struct broker *broker, const struct pull *pull, const str
     struct message_store_pages pages = {0};
     struct get_message_result records = {0};
     bool cold = !pull->units_ahead && message_store_is_cold(&broker->store, header->topic, header->queue_id, header->queue_offset, &pages);
-    if (!cold && filter->program != NULL && pull->records_ahead == 0) {
+    if (!cold && filter->program != NULL && pull->records_ahead == 0 && begins_cold(broker, header)) {
         message_store_get_message(&broker->store, header->topic, header->queue_id, header->queue_offset, GET_MESSAGE_BATCH_MAX, NULL, &records);
         if (records.status != GET_MESSAGE_FOUND || !cold_read_needed(broker, records.items[0].physical_offset))
             records.count = 0;
@@ -506,14 +514,9 @@ read_it_here:
 /* Records that are read through the mapping for their properties: few where that may wait for the disk. 0 = any number. */
 static uint32_t records_max(struct broker *broker, const struct pull *pull)
 {
-    const struct pull_message_request_header *header = &pull->header;
     if (pull->records_ahead != 0)
         return pull->records_ahead;
-    const struct consume_queue *queue = message_store_queue(&broker->store, header->topic, header->queue_id, false, NULL);
-    struct consume_queue_unit unit;
-    if (queue == NULL || !consume_queue_get(queue, header->queue_offset, &unit) || !cold_read_needed(broker, unit.physical_offset))
-        return 0;
-    return LIMIT_FILTER_COLD_RECORDS;
+    return begins_cold(broker, &pull->header) ? LIMIT_FILTER_COLD_RECORDS : 0;
 }
 
 static void finish_pull(struct broker *broker, struct pull *pull, struct pull_filter *filter)
@@ -521,14 +524,14 @@ static void finish_pull(struct broker *broker, struct pull *pull, struct pull_fi
     const struct pull_message_request_header *header = &pull->header;
     const struct reply_to *to = &pull->reply_to;
     struct get_message_result result;
+    if (read_ahead(broker, pull, filter))
+        return;
     const struct message_filter tag_filter = {.context = filter, .match_tags = tags_match};
     const struct message_filter sql_filter = {
         .context = filter,
         .match_record = record_match,
         .records_max = filter->program == NULL ? 0 : records_max(broker, pull),
     };
-    if (read_ahead(broker, pull, filter))
-        return;
     const struct message_filter *store_filter = filter->program != NULL ? &sql_filter : filter->all ? NULL : &tag_filter;
     int32_t count = header->max_msg_nums < 1 ? 1 : header->max_msg_nums; /* Go asks for 0 and gets one */
     message_store_get_message(&broker->store, header->topic, header->queue_id, header->queue_offset, count, store_filter, &result);
