@@ -13,7 +13,7 @@
 #include "proto/response_code.h"
 #include "store/log_sink.h"
 
-static bool from_member_host(struct broker *broker, const struct message_host *peer)
+bool group_processor_from_member_host(struct broker *broker, const struct message_host *peer)
 {
     struct sockaddr_storage address = {0};
     struct sockaddr_in *v4 = (struct sockaddr_in *)&address;
@@ -36,7 +36,7 @@ static bool from_member_host(struct broker *broker, const struct message_host *p
 static bool may_change(struct broker *broker, struct request *request)
 {
     char text[64];
-    if (from_member_host(broker, &request->peer))
+    if (group_processor_from_member_host(broker, &request->peer))
         return true;
     message_host_format(&request->peer, text, sizeof text);
     LOG_WARN("request %d from %s is refused: it is for members' machines", request->reply_to.code, text);
@@ -142,8 +142,3 @@ const struct processor_row group_processor_rows[] = {
     {REQUEST_CHANGE_MEMBER, "CHANGE_MEMBER", change_member, PROCESSOR_FORWARD},
     {0, NULL, NULL, 0},
 };
-
-bool group_processor_from_member_host(struct broker *broker, const struct message_host *peer)
-{
-    return from_member_host(broker, peer);
-}
