@@ -13,6 +13,7 @@
 #include <uv.h>
 
 #include "broker/broker.h"
+#include "broker/group_queue_key.h"
 #include "broker/metadata.h"
 #include "broker/offset_reset.h"
 #include "proto/topic_validator.h"
@@ -22,7 +23,6 @@
 #define OFFSETS_PER_RECORD 2000u
 #define FORWARD_MS_MAX 1000 /* commits that a follower gathered longer ago are not passed on */
 #define OFFSET_FORGOTTEN (-1) /* what a pending commit is for was removed */
-#define NAME_MAX_BYTES 255u /* longer topic or group names cannot exist */
 
 struct consumer_offset_pending {
     char *key; /* group, 0, topic, 0, queue id */
@@ -67,7 +67,7 @@ static size_t table_key(char *out, size_t room, struct slice topic, struct slice
 
 struct consumer_offset_entry *consumer_offset_find_entry(struct consumer_offset_table *table, struct slice group, struct slice topic)
 {
-    char key[2 * NAME_MAX_BYTES + 1];
+    char key[2 * GROUP_QUEUE_NAME_MAX + 1];
     size_t size = table_key(key, sizeof key, topic, group);
     if (size == 0)
         return NULL;
@@ -104,7 +104,7 @@ int64_t consumer_offset_find(struct consumer_offset_table *table, struct slice g
 
 static bool in_range(struct slice group, struct slice topic, int32_t queue_id, int64_t offset)
 {
-    return group.size > 0 && group.size <= NAME_MAX_BYTES && topic.size > 0 && topic.size <= NAME_MAX_BYTES && queue_id >= 0 &&
+    return group.size > 0 && group.size <= GROUP_QUEUE_NAME_MAX && topic.size > 0 && topic.size <= GROUP_QUEUE_NAME_MAX && queue_id >= 0 &&
            (uint32_t)queue_id < CONSUMER_OFFSET_QUEUES_MAX && offset >= 0 && topic_or_group_is_legal(group) && topic_or_group_is_legal(topic);
 }
 
@@ -212,26 +212,11 @@ void consumer_offset_each(struct consumer_offset_table *table, void (*each)(void
 
 /* ---- gathering ---- */
 
-#define PENDING_KEY_MAX (2 * NAME_MAX_BYTES + 2 + sizeof(int32_t))
-
-static size_t pending_key(char out[PENDING_KEY_MAX], struct slice group, struct slice topic, int32_t queue_id)
-{
-    char *at = out;
-    memcpy(at, group.data, group.size);
-    at += group.size;
-    *at++ = 0;
-    memcpy(at, topic.data, topic.size);
-    at += topic.size;
-    *at++ = 0;
-    memcpy(at, &queue_id, sizeof queue_id);
-    return (size_t)(at - out) + sizeof queue_id;
-}
-
 static struct consumer_offset_pending *pending_find(struct consumer_offset_table *table, struct slice group, struct slice topic,
                                                     int32_t queue_id)
 {
-    char key[PENDING_KEY_MAX];
-    size_t size = pending_key(key, group, topic, queue_id);
+    char key[GROUP_QUEUE_KEY_MAX];
+    size_t size = group_queue_key(key, group, topic, queue_id);
     struct consumer_offset_pending *pending;
     HASH_FIND(hh, table->pending, key, size, pending);
     return pending;
@@ -258,8 +243,8 @@ static int pending_put(struct consumer_offset_table *table, struct slice group, 
     }
     if (table->pending_count >= CONSUMER_OFFSET_PENDING_MAX)
         return ERROR_BUSY;
-    char key[PENDING_KEY_MAX];
-    size_t size = pending_key(key, group, topic, queue_id);
+    char key[GROUP_QUEUE_KEY_MAX];
+    size_t size = group_queue_key(key, group, topic, queue_id);
     pending = calloc(1, sizeof *pending);
     if (pending == NULL || (pending->key = malloc(size)) == NULL) {
         free(pending);

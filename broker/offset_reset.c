@@ -2,10 +2,8 @@
 
 #include <stdlib.h>
 
+#include "broker/group_queue_key.h"
 #include "broker/hash_table.h"
-
-#define NAME_MAX_BYTES 255u /* longer topic or group names cannot exist */
-#define KEY_MAX (2 * NAME_MAX_BYTES + 2 + sizeof(int32_t))
 
 struct offset_reset {
     int64_t from, to;
@@ -14,26 +12,11 @@ struct offset_reset {
     char key[]; /* group, 0, topic, 0, queue id */
 };
 
-static size_t reset_key(char out[KEY_MAX], struct slice group, struct slice topic, int32_t queue_id)
-{
-    char *at = out;
-    if (group.size == 0 || group.size > NAME_MAX_BYTES || topic.size == 0 || topic.size > NAME_MAX_BYTES)
-        return 0;
-    memcpy(at, group.data, group.size);
-    at += group.size;
-    *at++ = 0;
-    memcpy(at, topic.data, topic.size);
-    at += topic.size;
-    *at++ = 0;
-    memcpy(at, &queue_id, sizeof queue_id);
-    return (size_t)(at - out) + sizeof queue_id;
-}
-
 static struct offset_reset *find(struct offset_reset *resets, struct slice group, struct slice topic, int32_t queue_id)
 {
-    char key[KEY_MAX];
+    char key[GROUP_QUEUE_KEY_MAX];
     struct offset_reset *reset;
-    size_t size = reset_key(key, group, topic, queue_id);
+    size_t size = group_queue_key(key, group, topic, queue_id);
     if (size == 0)
         return NULL;
     HASH_FIND(hh, resets, key, size, reset);
@@ -57,8 +40,8 @@ static void drop_ended(struct offset_reset **resets, uint64_t now_us)
 
 int offset_reset_put(struct offset_reset **resets, struct slice group, struct slice topic, int32_t queue_id, int64_t from, int64_t to, uint64_t now_us)
 {
-    char key[KEY_MAX];
-    size_t size = reset_key(key, group, topic, queue_id);
+    char key[GROUP_QUEUE_KEY_MAX];
+    size_t size = group_queue_key(key, group, topic, queue_id);
     offset_reset_drop(resets, group, topic, queue_id);
     if (from < 0 || from == to || size == 0)
         return 0;

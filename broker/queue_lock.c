@@ -12,46 +12,32 @@
 
 #include "broker/broker.h"
 #include "broker/client_registry.h"
+#include "broker/group_queue_key.h"
 #include "broker/metadata.h"
 #include "proto/topic_validator.h"
 
-#define NAME_MAX_BYTES 255u
 #define CLIENT_ID_MAX_BYTES 1024u
-#define KEY_MAX (2 * NAME_MAX_BYTES + 2 + sizeof(int32_t))
 #define RELEASES_PER_RECORD 1024u /* x some 600 bytes at the worst */
-
-static size_t lock_key(char out[KEY_MAX], struct slice group, struct slice topic, int32_t queue_id)
-{
-    char *at = out;
-    memcpy(at, group.data, group.size);
-    at += group.size;
-    *at++ = 0;
-    memcpy(at, topic.data, topic.size);
-    at += topic.size;
-    *at++ = 0;
-    memcpy(at, &queue_id, sizeof queue_id);
-    return (size_t)(at - out) + sizeof queue_id;
-}
 
 static bool name_is_legal(struct slice name)
 {
-    return name.size > 0 && name.size <= NAME_MAX_BYTES && topic_or_group_is_legal(name);
+    return name.size > 0 && name.size <= GROUP_QUEUE_NAME_MAX && topic_or_group_is_legal(name);
 }
 
 static struct queue_lock *lock_find(struct queue_lock_table *table, struct slice group, struct slice topic, int32_t queue_id)
 {
-    char key[KEY_MAX];
+    char key[GROUP_QUEUE_KEY_MAX];
     struct queue_lock *lock;
-    size_t size = lock_key(key, group, topic, queue_id);
+    size_t size = group_queue_key(key, group, topic, queue_id);
     HASH_FIND(hh, table->entries, key, size, lock);
     return lock;
 }
 
 static struct queue_lock *lock_make(struct queue_lock_table *table, struct slice group, struct slice topic, int32_t queue_id, int *code)
 {
-    char key[KEY_MAX];
+    char key[GROUP_QUEUE_KEY_MAX];
     struct queue_lock *lock;
-    size_t size = lock_key(key, group, topic, queue_id);
+    size_t size = group_queue_key(key, group, topic, queue_id);
     HASH_FIND(hh, table->entries, key, size, lock);
     if (lock != NULL)
         return lock;
@@ -166,7 +152,7 @@ struct proposal {
     uint32_t count;
     uint32_t capacity;
     struct proposal_item {
-        char key[KEY_MAX]; /* the lock may be gone when the record is done */
+        char key[GROUP_QUEUE_KEY_MAX]; /* the lock may be gone when the record is done */
         size_t key_size;
     } * items;
     Ledgermq__QueueLock *locks;
@@ -218,7 +204,7 @@ static int proposal_add(struct proposal *proposal, struct queue_lock *lock, cons
     entry->renewed_ms = now_ms;
     proposal->pointers[proposal->count] = entry;
     struct proposal_item *item = &proposal->items[proposal->count];
-    item->key_size = lock_key(item->key, lock->group, lock->topic, lock->queue_id);
+    item->key_size = group_queue_key(item->key, lock->group, lock->topic, lock->queue_id);
     proposal->count++;
     return 0;
 }
