@@ -1,7 +1,6 @@
 #include "client/consumer.h"
 
 #include <arpa/inet.h>
-#include <assert.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -261,11 +260,7 @@ void ledgermq_client_free(struct ledgermq_client *client)
     while (client->consumers != NULL)
         consumer_free(client->consumers);
     struct stop_task stop = {.task.run = stop_run, .client = client};
-    int rv = uv_sem_init(&stop.done, 0);
-    assert(rv == 0);
-    remoting_client_post(client->remoting, &stop.task);
-    uv_sem_wait(&stop.done);
-    uv_sem_destroy(&stop.done);
+    remoting_client_post_and_wait(client->remoting, &stop.task, &stop.done);
     remoting_client_free(client->remoting);
     route_table_free(client->routes);
     client_groups_free(client);

@@ -1,5 +1,4 @@
 /* The groups of a client, and the heart-beats that tell brokers of them. */
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <uthash.h>
@@ -201,11 +200,7 @@ struct group_call {
 static void group_task_wait(struct group_task *task, void (*run)(struct remoting_task *))
 {
     task->task.run = run;
-    int rv = uv_sem_init(&task->done, 0);
-    assert(rv == 0);
-    remoting_client_post(task->client->remoting, &task->task);
-    uv_sem_wait(&task->done);
-    uv_sem_destroy(&task->done);
+    remoting_client_post_and_wait(task->client->remoting, &task->task, &task->done);
 }
 
 static struct client_group **group_find(struct ledgermq_client *client, const char *name, bool consumer)

@@ -70,11 +70,7 @@ static void run_run(struct remoting_task *base)
 void consumer_run(struct consumer *consumer, void (*run)(struct consumer *consumer, void *argument), void *argument)
 {
     struct run_task task = {.task.run = run_run, .consumer = consumer, .run = run, .argument = argument};
-    int rv = uv_sem_init(&task.done, 0);
-    assert(rv == 0);
-    remoting_client_post(consumer->client->remoting, &task.task);
-    uv_sem_wait(&task.done);
-    uv_sem_destroy(&task.done);
+    remoting_client_post_and_wait(consumer->client->remoting, &task.task, &task.done);
 }
 
 static int not_on_loop(struct consumer *consumer, struct ledgermq_error *error)
@@ -494,11 +490,7 @@ void consumer_free(struct consumer *consumer)
     struct stopping stopping = {.task.run = stop_run, .consumer = consumer};
     assert(!remoting_client_on_loop(client->remoting));
     assert(consumer->pool == NULL || !consume_pool_on_thread(consumer->pool));
-    int rv = uv_sem_init(&stopping.done, 0);
-    assert(rv == 0);
-    remoting_client_post(client->remoting, &stopping.task);
-    uv_sem_wait(&stopping.done);
-    uv_sem_destroy(&stopping.done);
+    remoting_client_post_and_wait(client->remoting, &stopping.task, &stopping.done);
     /* Its round trip also lets the loop thread leave whatever called consumer_ended(), which may still look at it. */
     if (consumer->active)
         client_group_unregister(client, consumer->options.group, true);

@@ -289,6 +289,15 @@ void remoting_client_post(struct remoting_client *client, struct remoting_task *
         uv_async_send(&client->wake);
 }
 
+void remoting_client_post_and_wait(struct remoting_client *client, struct remoting_task *task, uv_sem_t *done)
+{
+    int rv = uv_sem_init(done, 0);
+    assert(rv == 0);
+    remoting_client_post(client, task);
+    uv_sem_wait(done);
+    uv_sem_destroy(done);
+}
+
 struct stop_task {
     struct remoting_task task;
     struct remoting_client *client;

@@ -77,6 +77,9 @@ void remoting_client_free(struct remoting_client *client);
 
 /* Any thread. Tasks run in the order they were posted. */
 void remoting_client_post(struct remoting_client *client, struct remoting_task *task);
+/* Any thread but the loop's: posts the task and waits until it, or what it began, posts done, which the task's owner has
+ * beside it and this function makes and destroys. */
+void remoting_client_post_and_wait(struct remoting_client *client, struct remoting_task *task, uv_sem_t *done);
 /* Any thread: true when called on the loop thread. */
 bool remoting_client_on_loop(const struct remoting_client *client);
 

@@ -1,6 +1,5 @@
 #include "client/request_reply.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -410,9 +409,5 @@ static void stop_run(struct remoting_task *task)
 void request_futures_stop(struct ledgermq_producer *producer)
 {
     struct stop_task stop = {.task.run = stop_run, .producer = producer};
-    int rv = uv_sem_init(&stop.done, 0);
-    assert(rv == 0);
-    remoting_client_post(producer->client->remoting, &stop.task);
-    uv_sem_wait(&stop.done);
-    uv_sem_destroy(&stop.done);
+    remoting_client_post_and_wait(producer->client->remoting, &stop.task, &stop.done);
 }

@@ -1,6 +1,5 @@
 #include "client/trace_dispatcher.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -207,11 +206,7 @@ void trace_dispatcher_free(struct trace_dispatcher *dispatcher)
     if (dispatcher == NULL)
         return;
     struct flush_task last = {.task.run = flush_run, .dispatcher = dispatcher};
-    int rv = uv_sem_init(&last.done, 0);
-    assert(rv == 0);
-    remoting_client_post(dispatcher->producer->client->remoting, &last.task);
-    uv_sem_wait(&last.done);
-    uv_sem_destroy(&last.done);
+    remoting_client_post_and_wait(dispatcher->producer->client->remoting, &last.task, &last.done);
     ledgermq_producer_free(dispatcher->producer);
     buffer_close(&dispatcher->body);
     buffer_close(&dispatcher->keys);
