@@ -17,7 +17,6 @@
 #include "proto/topic_validator.h"
 
 #define SQL_PREFIX "sql:"
-#define RETRY_PREFIX "%RETRY%"
 
 int64_t consumer_monotonic_ms(void)
 {
@@ -120,7 +119,7 @@ int consumer_new(struct ledgermq_client *client, enum consumer_kind kind,
     if (group_validate(slice_of_text(group), &error) != 0)
         return client_error(public_error, ERROR_INVALID, 0, &error);
     struct consumer *consumer = calloc(1, sizeof *consumer);
-    size_t size = strlen(group) + sizeof RETRY_PREFIX;
+    size_t size = strlen(group) + sizeof TOPIC_RETRY_PREFIX;
     if (consumer == NULL)
         return client_error(public_error, ERROR_NO_MEMORY, 0, &error);
     if (uv_mutex_init(&consumer->ready_lock) != 0)
@@ -147,7 +146,7 @@ int consumer_new(struct ledgermq_client *client, enum consumer_kind kind,
     consumer->retry_topic = malloc(size);
     if (consumer->options.group == NULL || consumer->options.offset_directory == NULL || consumer->retry_topic == NULL)
         goto release;
-    snprintf(consumer->retry_topic, size, "%s%s", RETRY_PREFIX, group);
+    snprintf(consumer->retry_topic, size, "%s%s", TOPIC_RETRY_PREFIX, group);
     if (kind != CONSUMER_LITE &&
         consume_pool_new((unsigned)options->consume_threads, &consumer->pool, &error) != 0)
         goto release;
