@@ -26,11 +26,6 @@ bool assigned_lock_valid(const struct assigned *assigned)
            consumer_monotonic_ms() - atomic_load(&assigned->last_lock_ms) <= CONSUMER_LOCK_EXPIRE_MS;
 }
 
-static struct message_queue message_queue_of(const struct ledgermq_queue *queue)
-{
-    return (struct message_queue){slice_of_text(queue->broker_name), slice_of_text(queue->topic), queue->queue_id};
-}
-
 static int lock_request(struct consumer *consumer, int32_t code, const struct ledgermq_queue *queues, size_t count,
                         struct remoting_call *call)
 {

@@ -81,11 +81,6 @@ static void offsets_reset(void *context, const struct remoting_command *request,
 
 /* --- 221 ---- */
 
-static struct message_queue message_queue_of(const struct ledgermq_queue *queue)
-{
-    return (struct message_queue){slice_of_text(queue->broker_name), slice_of_text(queue->topic), queue->queue_id};
-}
-
 static void status_asked(void *context, const struct remoting_command *request, const char *address,
                          const struct remoting_origin *origin)
 {

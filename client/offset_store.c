@@ -14,6 +14,11 @@ void queue_key(const struct ledgermq_queue *queue, char key[QUEUE_KEY_MAX])
     snprintf(key, QUEUE_KEY_MAX, "%s %s %d", queue->topic, queue->broker_name, queue->queue_id);
 }
 
+struct message_queue message_queue_of(const struct ledgermq_queue *queue)
+{
+    return (struct message_queue){slice_of_text(queue->broker_name), slice_of_text(queue->topic), queue->queue_id};
+}
+
 void offset_store_init(struct offset_store *store)
 {
     *store = (struct offset_store){0};
@@ -190,9 +195,7 @@ int offset_store_save(struct offset_store *store, struct error *error)
     buffer_init(&text, OFFSET_FILE_MAX);
     reset_offset_body_begin(&text, RESET_OFFSET_MAP);
     for (entry = store->entries; entry != NULL; entry = entry->hh.next) {
-        struct reset_offset offset = {
-            {slice_of_text(entry->queue.broker_name), slice_of_text(entry->queue.topic), entry->queue.queue_id},
-            entry->offset};
+        struct reset_offset offset = {message_queue_of(&entry->queue), entry->offset};
         reset_offset_body_add(&text, RESET_OFFSET_MAP, &offset);
     }
     reset_offset_body_end(&text, RESET_OFFSET_MAP);

@@ -12,6 +12,7 @@
 
 #include "client/ledgermq.h"
 #include "proto/error.h"
+#include "proto/message_queue.h"
 
 #define QUEUE_KEY_MAX (LEDGERMQ_TOPIC_MAX + LEDGERMQ_NAME_MAX + 16)
 #define OFFSET_FILE_MAX (16u * 1024 * 1024)
@@ -31,6 +32,8 @@ struct offset_store {
 
 /* "topic broker id": none of the names holds a blank. */
 void queue_key(const struct ledgermq_queue *queue, char key[QUEUE_KEY_MAX]);
+/* As bodies name it. Its texts are the queue's. */
+struct message_queue message_queue_of(const struct ledgermq_queue *queue);
 
 void offset_store_init(struct offset_store *store);
 void offset_store_close(struct offset_store *store);
