@@ -369,25 +369,20 @@ void consume_directly(struct consumer *consumer, struct stored_messages *message
 static void direct_done(const struct consume_job *job)
 {
     struct consumer *consumer = job->consumer;
-    struct remoting_client *remoting = consumer->client->remoting;
     struct remoting_writer writer;
     struct json_writer json;
     if (job->skipped) {
-        remoting_client_answer(remoting, &job->origin, 1, "the consumer is being stopped");
+        remoting_client_answer(consumer->client->remoting, &job->origin, 1, "the consumer is being stopped");
         return;
     }
-    if (!remoting_client_answer_begin(remoting, &job->origin, 0, NULL, &writer))
+    if (!consumer_answer_begin(consumer->client, &job->origin, &writer, &json))
         return;
-    remoting_writer_body(&writer);
-    json_writer_init(&json, writer.out);
-    json_write_begin_object(&json);
     json_write_member_bool(&json, "autoCommit", true);
     json_write_member_text(&json, "consumeResult",
                            job->status == LEDGERMQ_CONSUME_SUCCESS ? "CR_SUCCESS" : "CR_LATER");
     json_write_member_bool(&json, "order", consumer->kind == CONSUMER_ORDERLY);
     json_write_member_i64(&json, "spentTimeMills", job->took_ms);
-    json_write_end_object(&json);
-    remoting_client_answer_end(remoting, &writer);
+    consumer_answer_end(consumer->client, &writer, &json);
 }
 
 /* --- back on the loop thread ---- */

@@ -25,6 +25,8 @@
 #include "client/offset_store.h"
 #include "client/process_queue.h"
 
+struct json_writer;
+
 #define CONSUMER_REBALANCE_MS 20000
 #define CONSUMER_REBALANCE_SOON_MS 500 /* after something was missing */
 #define CONSUMER_PERSIST_MS 5000
@@ -263,5 +265,10 @@ bool lite_full(const struct assigned *assigned);
 /* --- consumer_request.c ---- */
 
 void consumer_requests_handle(struct ledgermq_client *client);
+/* An answer whose body is one JSON object, to which the caller adds what is in it. False: nobody waits, see
+ * remoting_client_answer_begin(). */
+bool consumer_answer_begin(struct ledgermq_client *client, const struct remoting_origin *origin,
+                           struct remoting_writer *writer, struct json_writer *json);
+void consumer_answer_end(struct ledgermq_client *client, struct remoting_writer *writer, struct json_writer *json);
 
 #endif

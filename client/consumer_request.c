@@ -27,6 +27,34 @@ static void no_such_group(struct ledgermq_client *client, const struct remoting_
     remoting_client_answer(client->remoting, origin, RESPONSE_SYSTEM_ERROR, remark);
 }
 
+/* The consumer of the group that the request names; NULL when there is none, which is answered. */
+static struct consumer *consumer_asked(struct ledgermq_client *client, const struct remoting_command *request,
+                                       const char *group_field, const struct remoting_origin *origin)
+{
+    struct slice group = remoting_ext(request, group_field);
+    struct consumer *consumer = consumer_of(client, group);
+    if (consumer == NULL)
+        no_such_group(client, origin, group);
+    return consumer;
+}
+
+bool consumer_answer_begin(struct ledgermq_client *client, const struct remoting_origin *origin,
+                           struct remoting_writer *writer, struct json_writer *json)
+{
+    if (!remoting_client_answer_begin(client->remoting, origin, RESPONSE_SUCCESS, NULL, writer))
+        return false;
+    remoting_writer_body(writer);
+    json_writer_init(json, writer->out);
+    json_write_begin_object(json);
+    return true;
+}
+
+void consumer_answer_end(struct ledgermq_client *client, struct remoting_writer *writer, struct json_writer *json)
+{
+    json_write_end_object(json);
+    remoting_client_answer_end(client->remoting, writer);
+}
+
 /* --- 40 ---- */
 
 static void members_changed(void *context, const struct remoting_command *request, const char *address,
@@ -58,14 +86,12 @@ static void offsets_reset(void *context, const struct remoting_command *request,
                           const struct remoting_origin *origin)
 {
     struct ledgermq_client *client = context;
-    struct consumer *consumer = consumer_of(client, remoting_ext(request, "group"));
+    struct consumer *consumer = consumer_asked(client, request, "group", origin);
     struct reset_offset_body body;
     struct error error = {0};
     (void)address;
-    if (consumer == NULL) {
-        no_such_group(client, origin, remoting_ext(request, "group"));
+    if (consumer == NULL)
         return;
-    }
     if (reset_offset_body_decode(&body, request->body, &error) != 0) {
         remoting_client_answer(client->remoting, origin, RESPONSE_SYSTEM_ERROR, error.message);
         return;
@@ -85,20 +111,13 @@ static void status_asked(void *context, const struct remoting_command *request, 
                          const struct remoting_origin *origin)
 {
     struct ledgermq_client *client = context;
-    struct consumer *consumer = consumer_of(client, remoting_ext(request, "group"));
+    struct consumer *consumer = consumer_asked(client, request, "group", origin);
     struct slice topic = remoting_ext(request, "topic");
     struct remoting_writer writer;
     struct json_writer json;
     (void)address;
-    if (consumer == NULL) {
-        no_such_group(client, origin, remoting_ext(request, "group"));
+    if (consumer == NULL || !consumer_answer_begin(client, origin, &writer, &json))
         return;
-    }
-    if (!remoting_client_answer_begin(client->remoting, origin, RESPONSE_SUCCESS, NULL, &writer))
-        return;
-    remoting_writer_body(&writer);
-    json_writer_init(&json, writer.out);
-    json_write_begin_object(&json);
     json_write_key(&json, "messageQueueTable");
     json_write_begin_object(&json);
     for (const struct offset_entry *entry = consumer->offsets.entries; entry != NULL; entry = entry->hh.next) {
@@ -109,8 +128,7 @@ static void status_asked(void *context, const struct remoting_command *request, 
         json_write_i64(&json, entry->offset);
     }
     json_write_end_object(&json);
-    json_write_end_object(&json);
-    remoting_client_answer_end(client->remoting, &writer);
+    consumer_answer_end(client, &writer, &json);
 }
 
 /* --- 307 ---- */
@@ -223,25 +241,20 @@ static void info_asked(void *context, const struct remoting_command *request, co
                        const struct remoting_origin *origin)
 {
     struct ledgermq_client *client = context;
-    struct consumer *consumer = consumer_of(client, remoting_ext(request, "consumerGroup"));
+    struct consumer *consumer = consumer_asked(client, request, "consumerGroup", origin);
     struct get_consumer_running_info_request_header header;
     struct remoting_writer writer;
     struct json_writer json;
     struct error error;
     (void)address;
-    if (consumer == NULL) {
-        no_such_group(client, origin, remoting_ext(request, "consumerGroup"));
+    if (consumer == NULL)
         return;
-    }
     if (get_consumer_running_info_request_header_decode(request, &header, &error) != 0) {
         remoting_client_answer(client->remoting, origin, RESPONSE_SYSTEM_ERROR, error.message);
         return;
     }
-    if (!remoting_client_answer_begin(client->remoting, origin, RESPONSE_SUCCESS, NULL, &writer))
+    if (!consumer_answer_begin(client, origin, &writer, &json))
         return;
-    remoting_writer_body(&writer);
-    json_writer_init(&json, writer.out);
-    json_write_begin_object(&json);
     if (header.jstack_enable && consumer->pool != NULL) {
         struct buffer text;
         buffer_init(&text, 0);
@@ -263,8 +276,7 @@ static void info_asked(void *context, const struct remoting_command *request, co
     write_statuses(&json, consumer);
     json_write_key(&json, "subscriptionSet");
     write_subscriptions(&json, consumer);
-    json_write_end_object(&json);
-    remoting_client_answer_end(client->remoting, &writer);
+    consumer_answer_end(client, &writer, &json);
 }
 
 /* --- 309 ---- */
