@@ -65,6 +65,8 @@ int client_broker_address(struct ledgermq_client *client, const char *topic, con
  * unknown. */
 int client_queues(struct ledgermq_client *client, const char *topic, bool publish, const char *create_key,
                   int queues_of_new_topic, struct ledgermq_queue **queues, size_t *count, struct error *error);
+/* The queue as brokers know it: its topic with the namespace. */
+struct ledgermq_queue client_full_queue(const struct ledgermq_client *client, const struct ledgermq_queue *queue);
 /* Requests of {topic, queueId, name, name2} that answer with {offset}: returns a public code. name, name2, offset may be
  * NULL. Not from the loop thread: says so. */
 int client_offset_call(struct ledgermq_client *client, const struct ledgermq_queue *queue, int32_t code,

@@ -251,16 +251,6 @@ static void pause_run(struct consumer *consumer, void *argument)
         assigned_go(assigned);
 }
 
-/* The queue as brokers know it. */
-static struct ledgermq_queue full_queue(const struct consumer *consumer, const struct ledgermq_queue *queue)
-{
-    char topic[NAMESPACED_NAME_MAX];
-    struct ledgermq_queue full = *queue;
-    namespace_wrap(consumer->client->name_space, queue->topic, topic);
-    snprintf(full.topic, sizeof full.topic, "%.*s", LEDGERMQ_TOPIC_MAX, topic);
-    return full;
-}
-
 static int place(struct consumer *consumer, void (*run)(struct consumer *, void *), struct placing *placing,
                  struct ledgermq_error *error)
 {
@@ -269,7 +259,7 @@ static int place(struct consumer *consumer, void (*run)(struct consumer *, void 
     if (check_thread(consumer, error) != LEDGERMQ_OK)
         return LEDGERMQ_INVALID;
     const struct ledgermq_queue *shown = placing->queue;
-    struct ledgermq_queue full = full_queue(consumer, shown);
+    struct ledgermq_queue full = client_full_queue(consumer->client, shown);
     placing->queue = &full;
     consumer_run(consumer, run, placing);
     placing->queue = shown;
@@ -369,7 +359,7 @@ int ledgermq_lite_pull_committed(struct ledgermq_lite_pull_consumer *lite, const
     struct placing placing = {0};
     if (queue == NULL || check_thread(consumer, error) != LEDGERMQ_OK)
         return LEDGERMQ_INVALID;
-    struct ledgermq_queue full = full_queue(consumer, queue);
+    struct ledgermq_queue full = client_full_queue(consumer->client, queue);
     placing.queue = &full;
     if (!consumer->broadcast)
         return client_offset_call(consumer->client, queue, REQUEST_QUERY_CONSUMER_OFFSET, "consumerGroup",
@@ -429,7 +419,7 @@ int ledgermq_lite_pull_assign(struct ledgermq_lite_pull_consumer *lite, const st
     if (full == NULL)
         return client_error_text(error, LEDGERMQ_NO_MEMORY, 0, "no memory for %zu queues", count);
     for (size_t i = 0; i < count; i++) {
-        full[i] = full_queue(of(lite), &queues[i]);
+        full[i] = client_full_queue(of(lite)->client, &queues[i]);
         if (topic_validate(slice_of_text(full[i].topic), &cause) == 0 && queues[i].broker_name[0] != '\0' &&
             queues[i].queue_id >= 0)
             continue;

@@ -176,8 +176,7 @@ static int queue_call(struct ledgermq_client *client, const struct ledgermq_queu
     }
 }
 
-/* The queue as brokers know it: its topic with the namespace. */
-static struct ledgermq_queue full_queue(const struct ledgermq_client *client, const struct ledgermq_queue *queue)
+struct ledgermq_queue client_full_queue(const struct ledgermq_client *client, const struct ledgermq_queue *queue)
 {
     char topic[NAMESPACED_NAME_MAX];
     struct ledgermq_queue full = *queue;
@@ -283,7 +282,7 @@ int ledgermq_pull(struct ledgermq_pull_consumer *consumer, const struct ledgermq
                                  PULL_MESSAGES_MAX, PULL_HOLD_MS_MAX);
     bool sql = expression != NULL && strncmp(expression, SQL_PREFIX, strlen(SQL_PREFIX)) == 0;
     const char *text = expression == NULL ? "*" : sql ? expression + strlen(SQL_PREFIX) : expression;
-    struct ledgermq_queue full = full_queue(consumer->client, queue);
+    struct ledgermq_queue full = client_full_queue(consumer->client, queue);
     note_topic(consumer, full.topic);
     snprintf(queue_id, sizeof queue_id, "%d", queue->queue_id);
     snprintf(queue_offset, sizeof queue_offset, "%lld", (long long)offset);
@@ -330,7 +329,7 @@ int client_offset_call(struct ledgermq_client *client, const struct ledgermq_que
     struct remoting_response response;
     if (check_queue(queue, error) != LEDGERMQ_OK || on_loop(client, error) != LEDGERMQ_OK)
         return LEDGERMQ_INVALID;
-    struct ledgermq_queue full = full_queue(client, queue);
+    struct ledgermq_queue full = client_full_queue(client, queue);
     snprintf(queue_id, sizeof queue_id, "%d", queue->queue_id);
     const struct remoting_field fields[] = {{"topic", full.topic},
                                             {"queueId", queue_id},
@@ -404,7 +403,7 @@ int ledgermq_send_back(struct ledgermq_pull_consumer *consumer, const struct led
     struct ledgermq_queue queue = {.queue_id = message->queue_id};
     snprintf(queue.topic, sizeof queue.topic, "%s", message->topic);
     snprintf(queue.broker_name, sizeof queue.broker_name, "%s", message->broker_name);
-    struct ledgermq_queue full = full_queue(consumer->client, &queue);
+    struct ledgermq_queue full = client_full_queue(consumer->client, &queue);
     snprintf(offset, sizeof offset, "%lld", (long long)message->physical_offset);
     snprintf(level, sizeof level, "%d", delay_level);
     const struct remoting_field fields[] = {{"offset", offset},
