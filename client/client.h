@@ -61,10 +61,11 @@ void client_group_add_topic(struct ledgermq_client *client, const char *group, c
  * that just failed, NULL none. */
 int client_broker_address(struct ledgermq_client *client, const char *topic, const char *broker_name,
                           const char *avoid, char address[REMOTING_ADDRESS_MAX], struct error *error);
-/* All queues that can be written or read. create_key: as route_table_refresh(). ERROR_NOT_FOUND when the topic is
- * unknown. */
+/* All queues that can be written or read, of a topic as the application knows it; so they name it too. create_key: as
+ * route_table_refresh(). Returns a public code: LEDGERMQ_NO_ROUTE when the topic is unknown. */
 int client_queues(struct ledgermq_client *client, const char *topic, bool publish, const char *create_key,
-                  int queues_of_new_topic, struct ledgermq_queue **queues, size_t *count, struct error *error);
+                  int queues_of_new_topic, struct ledgermq_queue **queues, size_t *count,
+                  struct ledgermq_error *error);
 /* The queue as brokers know it: its topic with the namespace. */
 struct ledgermq_queue client_full_queue(const struct ledgermq_client *client, const struct ledgermq_queue *queue);
 /* Requests of {topic, queueId, name, name2} that answer with {offset}: returns a public code. name, name2, offset may be

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 
 #include "client/client.h"
+#include "proto/response_code.h"
+#include "proto/topic_validator.h"
 
 #define ASK_AGAIN_MS 30
 
@@ -139,16 +141,29 @@ static int use_queues(struct question *question, const struct topic_route *route
 }
 
 int client_queues(struct ledgermq_client *client, const char *topic, bool publish, const char *create_key,
-                  int queues_of_new_topic, struct ledgermq_queue **queues, size_t *count, struct error *error)
+                  int queues_of_new_topic, struct ledgermq_queue **queues, size_t *count,
+                  struct ledgermq_error *public_error)
 {
+    struct error error = {0};
+    char full[NAMESPACED_NAME_MAX];
+    if (topic_validate(slice_of_text(topic), &error) != 0)
+        return client_error(public_error, ERROR_INVALID, 0, &error);
+    namespace_wrap(client->name_space, topic, full);
     struct queues_question asked = {publish, queues, count};
     struct question question = {.client = client,
-                                .topic = topic,
+                                .topic = full,
                                 .create_key = create_key,
                                 .queues_of_new_topic = queues_of_new_topic,
                                 .use = use_queues,
                                 .context = &asked};
-    return question_ask(&question, error);
+    int rv = question_ask(&question, &error);
+    if (rv == ERROR_NOT_FOUND)
+        return client_error_text(public_error, LEDGERMQ_NO_ROUTE, RESPONSE_TOPIC_NOT_EXIST, "%s", error.message);
+    if (rv != 0)
+        return client_error(public_error, rv, 0, &error);
+    for (size_t i = 0; i < *count; i++)
+        snprintf((*queues)[i].topic, sizeof(*queues)[i].topic, "%s", topic);
+    return LEDGERMQ_OK;
 }
 
 struct brokers_question {

@@ -5,14 +5,11 @@
  * then asks the loop thread whether it still counts: after a seek, or when the queue went to another member, it does
  * not. What a poll returned is consumed when the next one begins.
  */
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "client/consumer.h"
-#include "client/namespace_util.h"
 #include "proto/request_code.h"
-#include "proto/response_code.h"
 #include "proto/topic_validator.h"
 
 enum { MODE_NONE, MODE_SUBSCRIBE, MODE_ASSIGN };
@@ -444,21 +441,11 @@ int ledgermq_lite_pull_assignment(struct ledgermq_lite_pull_consumer *lite, stru
 }
 
 int ledgermq_lite_pull_topic_queues(struct ledgermq_lite_pull_consumer *lite, const char *topic,
-                                    struct ledgermq_queue **queues, size_t *count, struct ledgermq_error *public_error)
+                                    struct ledgermq_queue **queues, size_t *count, struct ledgermq_error *error)
 {
-    struct error error = {0};
-    if (check_thread(of(lite), public_error) != LEDGERMQ_OK)
+    if (check_thread(of(lite), error) != LEDGERMQ_OK)
         return LEDGERMQ_INVALID;
-    char full[NAMESPACED_NAME_MAX];
-    if (topic_validate(slice_of_text(topic), &error) != 0)
-        return client_error(public_error, ERROR_INVALID, 0, &error);
-    namespace_wrap(of(lite)->client->name_space, topic, full);
-    int rv = client_queues(of(lite)->client, full, false, NULL, 0, queues, count, &error);
-    for (size_t i = 0; rv == 0 && i < *count; i++)
-        snprintf((*queues)[i].topic, sizeof(*queues)[i].topic, "%s", topic);
-    if (rv == ERROR_NOT_FOUND)
-        return client_error_text(public_error, LEDGERMQ_NO_ROUTE, RESPONSE_TOPIC_NOT_EXIST, "%s", error.message);
-    return rv == 0 ? LEDGERMQ_OK : client_error(public_error, rv, 0, &error);
+    return client_queues(of(lite)->client, topic, false, NULL, 0, queues, count, error);
 }
 
 /* --- life ---- */

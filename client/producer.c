@@ -89,25 +89,12 @@ int ledgermq_send_oneway(struct ledgermq_producer *producer, const struct ledger
 }
 
 int ledgermq_publish_queues(struct ledgermq_producer *producer, const char *topic, struct ledgermq_queue **queues,
-                            size_t *count, struct ledgermq_error *public_error)
+                            size_t *count, struct ledgermq_error *error)
 {
-    struct error error = {0};
-    char name[NAMESPACED_NAME_MAX];
-    if (topic_validate(slice_of_text(topic), &error) != 0)
-        return client_error(public_error, ERROR_INVALID, 0, &error);
     if (remoting_client_on_loop(producer->client->remoting))
-        return client_error_text(public_error, LEDGERMQ_INVALID, 0,
-                                 "this function waits, so a call back may not call it");
-    namespace_wrap(producer->client->name_space, topic, name);
-    int rv = client_queues(producer->client, name, true, producer->options.create_topic_key,
-                           producer->options.queues_of_new_topic, queues, count, &error);
-    if (rv == ERROR_NOT_FOUND)
-        return client_error_text(public_error, LEDGERMQ_NO_ROUTE, RESPONSE_TOPIC_NOT_EXIST, "%s", error.message);
-    if (rv != 0)
-        return client_error(public_error, rv, 0, &error);
-    for (size_t i = 0; i < *count; i++)
-        snprintf((*queues)[i].topic, sizeof(*queues)[i].topic, "%s", topic);
-    return LEDGERMQ_OK;
+        return client_error_text(error, LEDGERMQ_INVALID, 0, "this function waits, so a call back may not call it");
+    return client_queues(producer->client, topic, true, producer->options.create_topic_key,
+                         producer->options.queues_of_new_topic, queues, count, error);
 }
 
 void ledgermq_queues_free(struct ledgermq_queue *queues)

@@ -194,22 +194,15 @@ static int check_queue(const struct ledgermq_queue *queue, struct ledgermq_error
 }
 
 int ledgermq_subscribe_queues(struct ledgermq_pull_consumer *consumer, const char *topic,
-                              struct ledgermq_queue **queues, size_t *count, struct ledgermq_error *public_error)
+                              struct ledgermq_queue **queues, size_t *count, struct ledgermq_error *error)
 {
-    struct error error = {0};
-    if (on_loop(consumer->client, public_error) != LEDGERMQ_OK)
-        return LEDGERMQ_INVALID;
-    if (topic_validate(slice_of_text(topic), &error) != 0)
-        return client_error(public_error, ERROR_INVALID, 0, &error);
     char full_topic[NAMESPACED_NAME_MAX];
+    if (on_loop(consumer->client, error) != LEDGERMQ_OK)
+        return LEDGERMQ_INVALID;
+    int rv = client_queues(consumer->client, topic, false, NULL, 0, queues, count, error);
+    if (rv != LEDGERMQ_OK)
+        return rv;
     namespace_wrap(consumer->client->name_space, topic, full_topic);
-    int rv = client_queues(consumer->client, full_topic, false, NULL, 0, queues, count, &error);
-    if (rv == ERROR_NOT_FOUND)
-        return client_error_text(public_error, LEDGERMQ_NO_ROUTE, RESPONSE_TOPIC_NOT_EXIST, "%s", error.message);
-    if (rv != 0)
-        return client_error(public_error, rv, 0, &error);
-    for (size_t i = 0; i < *count; i++)
-        snprintf((*queues)[i].topic, sizeof(*queues)[i].topic, "%s", topic);
     note_topic(consumer, full_topic);
     return LEDGERMQ_OK;
 }
