@@ -1,7 +1,7 @@
 /* How far a consumer has come in each of its queues, and what of that others do not know yet.
  *
  * Follows org.apache.rocketmq.client.consumer.store.RemoteBrokerOffsetStore and LocalFileOffsetStore 4.9.8. A clustered
- * group's offsets belong to the brokers: rebalancing asks for them and offset_commit.c sends them. A broadcast
+ * group's offsets belong to the brokers: pull_queue.c asks for them and consumer_offset.c sends them. A broadcast
  * consumer's belong to this machine: they are read from and written to a file of RocketMQ's form and place,
  * DIRECTORY/CLIENT_ID/GROUP/offsets.json. Not thread safe: the loop thread's.
  */

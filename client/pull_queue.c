@@ -8,7 +8,6 @@
  * there nothing polls: a queue that reads no more because enough waits is woken by the consumption, and a failure leads
  * to a fresh look at the route at once.
  */
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 

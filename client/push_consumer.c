@@ -1,7 +1,4 @@
 /* The push consumer's public functions (DefaultMQPushConsumer 4.9.8). */
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "client/consumer.h"
 
 #define BATCH_MAX 1024

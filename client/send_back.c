@@ -1,6 +1,5 @@
 /* A message that is to be delivered again later, or never again (36): the broker copies it to the group's retry topic
  * with a delay, or to its dead letter topic (DefaultMQPushConsumerImpl#sendMessageBack 4.9.8). */
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "client/consumer.h"

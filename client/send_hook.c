@@ -1,6 +1,4 @@
 /* What the application's hooks are told of each try. Loop thread only. */
-#include <stdio.h>
-
 #include "client/namespace_util.h"
 #include "client/send.h"
 
