@@ -103,6 +103,11 @@ int64_t client_clock_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+int64_t client_monotonic_ms(void)
+{
+    return (int64_t)(uv_hrtime() / 1000000);
+}
+
 /* --- the instance ---- */
 
 /* The first address of an interface that is up, IPv4 before IPv6, loopback only when there is nothing else. Returns

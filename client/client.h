@@ -48,7 +48,8 @@ struct ledgermq_client {
 int client_error(struct ledgermq_error *out, int rv, int response_code, const struct error *error);
 int client_error_text(struct ledgermq_error *out, int code, int response_code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-int64_t client_clock_ms(void); /* wall clock */
+int64_t client_clock_ms(void);     /* wall clock */
+int64_t client_monotonic_ms(void); /* what remoting_client_now_ms() counts too, on any thread */
 
 /* Any thread but the loop's: announces a group, waits until the loop knows it. consumer: a pull consumer, with the
  * topics it reads. ERROR_BUSY, ERROR_NO_MEMORY, ERROR_EXISTS when client_group_join() has it. */

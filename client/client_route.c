@@ -71,7 +71,7 @@ static void question_run(struct remoting_task *task)
 
 static int question_ask(struct question *question, struct error *error)
 {
-    int64_t give_up_ms = (int64_t)(uv_hrtime() / 1000000) + question->client->call_timeout_ms;
+    int64_t give_up_ms = client_monotonic_ms() + question->client->call_timeout_ms;
     question->task.run = question_run;
     if (uv_sem_init(&question->done, 0) != 0)
         return error_set(error, ERROR_NO_MEMORY, "out of memory");
@@ -80,7 +80,7 @@ static int question_ask(struct question *question, struct error *error)
         remoting_client_post(question->client->remoting, &question->task);
         uv_sem_wait(&question->done);
         /* A name server that has just started is not ready before brokers have registered there. */
-        if (!question->not_ready || (int64_t)(uv_hrtime() / 1000000) >= give_up_ms)
+        if (!question->not_ready || client_monotonic_ms() >= give_up_ms)
             break;
         uv_sleep(ASK_AGAIN_MS);
     }

@@ -56,7 +56,7 @@ static bool counts(const struct consume_job *job)
     if (atomic_load(&assigned->dropped) || atomic_load(&assigned->generation) != job->generation)
         return false;
     return consumer->kind != CONSUMER_ORDERLY || consumer->broadcast ||
-           consumer_monotonic_ms() - atomic_load(&assigned->last_lock_ms) <= CONSUMER_LOCK_EXPIRE_MS;
+           client_monotonic_ms() - atomic_load(&assigned->last_lock_ms) <= CONSUMER_LOCK_EXPIRE_MS;
 }
 
 static void job_run(struct pool_job *base)
@@ -65,7 +65,7 @@ static void job_run(struct pool_job *base)
     const struct ledgermq_push_consumer_options *options = &job->consumer->options;
     job->skipped = !counts(job);
     if (!job->skipped) {
-        int64_t begun_ms = consumer_monotonic_ms();
+        int64_t begun_ms = client_monotonic_ms();
         job->how = (struct ledgermq_consume_context){
             .queue = job->assigned != NULL ? &job->assigned->shown : &job->queue,
             .ack_count = job->count,
@@ -73,7 +73,7 @@ static void job_run(struct pool_job *base)
         };
         atomic_store(&job->begun_ms, begun_ms);
         job->status = options->consume(options->context, job->messages, job->count, &job->how);
-        job->took_ms = consumer_monotonic_ms() - begun_ms;
+        job->took_ms = client_monotonic_ms() - begun_ms;
     }
     job->task.run = job_done;
     remoting_client_post(job->consumer->client->remoting, &job->task);
@@ -214,7 +214,7 @@ void consume_reconsume_run(struct remoting_delay *delay)
 void consume_expire_run(struct remoting_delay *delay)
 {
     struct consumer *consumer = (struct consumer *)((char *)delay - offsetof(struct consumer, expire));
-    int64_t now = consumer_monotonic_ms();
+    int64_t now = client_monotonic_ms();
     int timeout_ms = consumer->options.consume_timeout_ms;
     for (struct consume_job *job = consumer->job_list; job != NULL; job = job->next) {
         int64_t begun_ms = atomic_load(&job->begun_ms);

@@ -18,11 +18,6 @@
 
 #define SQL_PREFIX "sql:"
 
-int64_t consumer_monotonic_ms(void)
-{
-    return (int64_t)(uv_hrtime() / 1000000);
-}
-
 int consumer_retry_ms(uint32_t failures)
 {
     int wait_ms = CONSUMER_RETRY_MS_MIN;

@@ -173,7 +173,6 @@ struct consumer_topic *consumer_topic_find(const struct consumer *consumer, cons
 const char *consumer_broker_address(const struct consumer *consumer, const struct ledgermq_queue *queue, int64_t id);
 /* The pause after so many failures in a row. */
 int consumer_retry_ms(uint32_t failures);
-int64_t consumer_monotonic_ms(void);
 
 /* --- rebalance.c ---- */
 

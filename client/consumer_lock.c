@@ -23,7 +23,7 @@ struct lock_call {
 bool assigned_lock_valid(const struct assigned *assigned)
 {
     return assigned->locked &&
-           consumer_monotonic_ms() - atomic_load(&assigned->last_lock_ms) <= CONSUMER_LOCK_EXPIRE_MS;
+           client_monotonic_ms() - atomic_load(&assigned->last_lock_ms) <= CONSUMER_LOCK_EXPIRE_MS;
 }
 
 static int lock_request(struct consumer *consumer, int32_t code, const struct ledgermq_queue *queues, size_t count,
@@ -133,7 +133,7 @@ static void locks_known(struct remoting_call *base, int rv, const struct remotin
 static void lock_send(struct consumer *consumer, struct lock_call *call)
 {
     call->consumer = consumer;
-    call->asked_ms = consumer_monotonic_ms();
+    call->asked_ms = client_monotonic_ms();
     call->call.done = locks_known;
     call->call.context = call;
     if (lock_request(consumer, REQUEST_LOCK_BATCH_MQ, call->queues, call->count, &call->call) == 0) {
@@ -173,7 +173,7 @@ void consumer_lock_queues(struct consumer *consumer, bool all)
 void consumer_lock_run(struct remoting_delay *delay)
 {
     struct consumer *consumer = (struct consumer *)((char *)delay - offsetof(struct consumer, lock));
-    int64_t now = consumer_monotonic_ms();
+    int64_t now = client_monotonic_ms();
     bool due = now - consumer->last_lock_all_ms >= CONSUMER_LOCK_MS - CONSUMER_RETRY_MS_MAX;
     if (due)
         consumer->last_lock_all_ms = now;

@@ -152,7 +152,7 @@ static void write_queue_info(struct json_writer *json, const struct assigned *as
     json_write_member_bool(json, "droped", false);
     json_write_member_i64(json, "lastConsumeTimestamp", assigned->last_consume_ms);
     json_write_member_i64(json, "lastLockTimestamp",
-                          lock_ms < 0 ? 0 : client_clock_ms() - (consumer_monotonic_ms() - lock_ms));
+                          lock_ms < 0 ? 0 : client_clock_ms() - (client_monotonic_ms() - lock_ms));
     json_write_member_i64(json, "lastPullTimestamp", assigned->last_pull_ms);
     json_write_member_bool(json, "locked", assigned->locked);
     json_write_member_i64(json, "transactionMsgCount", assigned->consuming ? 1 : 0);

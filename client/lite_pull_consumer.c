@@ -148,7 +148,7 @@ static void note_polled(struct consumer *consumer)
 static void poll_begins(struct consumer *consumer, void *argument)
 {
     (void)argument;
-    int64_t now = consumer_monotonic_ms();
+    int64_t now = client_monotonic_ms();
     if (!consumer->auto_commit)
         return;
     note_polled(consumer);
@@ -491,7 +491,7 @@ int ledgermq_lite_pull_consumer_new(struct ledgermq_client *client,
     consumer->messages_all_max = (size_t)given->cache_messages_all_max;
     consumer->auto_commit = given->auto_commit;
     consumer->auto_commit_ms = given->auto_commit_ms;
-    consumer->next_commit_ms = consumer_monotonic_ms() + given->auto_commit_ms;
+    consumer->next_commit_ms = client_monotonic_ms() + given->auto_commit_ms;
     rv = consumer_start(consumer, error);
     if (rv != LEDGERMQ_OK)
         consumer_free(consumer);

@@ -150,7 +150,7 @@ static int queue_call(struct ledgermq_client *client, const struct ledgermq_queu
     struct error error = {0};
     char failed_address[REMOTING_ADDRESS_MAX];
     const char *avoid = NULL;
-    int64_t give_up_ms = (int64_t)(uv_hrtime() / 1000000) + client->call_timeout_ms;
+    int64_t give_up_ms = client_monotonic_ms() + client->call_timeout_ms;
     for (;;) {
         int rv = client_broker_address(client, queue->topic, queue->broker_name, avoid, address, &error);
         if (rv == ERROR_NOT_FOUND)
@@ -165,7 +165,7 @@ static int queue_call(struct ledgermq_client *client, const struct ledgermq_queu
             snprintf(failed_address, sizeof failed_address, "%s", address);
             avoid = failed_address;
         }
-        if (!again || (int64_t)(uv_hrtime() / 1000000) >= give_up_ms) {
+        if (!again || client_monotonic_ms() >= give_up_ms) {
             if (rv != 0)
                 return client_error(public_error, rv, 0, &error);
             return LEDGERMQ_OK; /* the refusal is the answer */

@@ -213,7 +213,7 @@ static struct send *build(struct ledgermq_producer *producer, const struct send_
                             ? LEDGERMQ_DELAYED_MESSAGE
                             : wish->message_type,
         .message_count = wish->count,
-        .deadline_ms = (int64_t)(uv_hrtime() / 1000000) + timeout_ms,
+        .deadline_ms = client_monotonic_ms() + timeout_ms,
         .timeout_ms = timeout_ms,
         .flag = wish->count > 1 ? 0 : message->flag,
         .sys_flag = parts->sys_flag,

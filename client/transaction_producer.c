@@ -9,11 +9,6 @@
 
 #define ASK_AGAIN_MS 20
 
-static int64_t now_ms(void)
-{
-    return (int64_t)(uv_hrtime() / 1000000);
-}
-
 /* Tells the decision to whoever leads the half message's broker name, until the time is up: a new leader has
  * the half message too. False leaves the transaction to the broker's check. */
 static bool settle(struct ledgermq_producer *producer, const char *topic, const struct ledgermq_send_result *half,
@@ -27,8 +22,8 @@ static bool settle(struct ledgermq_producer *producer, const char *topic, const 
                                       .transaction_id = half->message_id};
     char failed[REMOTING_ADDRESS_MAX];
     const char *avoid = NULL;
-    int64_t give_up_ms = now_ms() + producer->options.send_timeout_ms;
-    for (int64_t left; (left = give_up_ms - now_ms()) > 0; uv_sleep(ASK_AGAIN_MS)) {
+    int64_t give_up_ms = client_monotonic_ms() + producer->options.send_timeout_ms;
+    for (int64_t left; (left = give_up_ms - client_monotonic_ms()) > 0; uv_sleep(ASK_AGAIN_MS)) {
         struct remoting_response response;
         int rv = client_broker_address(client, topic, half->queue.broker_name, avoid, address, NULL);
         if (rv != 0)
