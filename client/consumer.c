@@ -67,7 +67,7 @@ void consumer_run(struct consumer *consumer, void (*run)(struct consumer *consum
     remoting_client_post_and_wait(consumer->client->remoting, &task.task, &task.done);
 }
 
-static int not_on_loop(struct consumer *consumer, struct ledgermq_error *error)
+int consumer_may_wait(const struct consumer *consumer, struct ledgermq_error *error)
 {
     if (!remoting_client_on_loop(consumer->client->remoting))
         return LEDGERMQ_OK;
@@ -262,7 +262,7 @@ int consumer_subscribe(struct consumer *consumer, const char *name, const char *
     struct subscribing asked = {.topic = topic};
     struct subscription_data data;
     struct arena arena;
-    if (not_on_loop(consumer, public_error) != LEDGERMQ_OK)
+    if (consumer_may_wait(consumer, public_error) != LEDGERMQ_OK)
         return LEDGERMQ_INVALID;
     if (name != NULL)
         namespace_wrap(consumer->client->name_space, name, topic);
@@ -309,7 +309,7 @@ int consumer_unsubscribe(struct consumer *consumer, const char *name, struct led
     if (name == NULL)
         return client_error_text(public_error, LEDGERMQ_INVALID, 0, "no topic is given");
     namespace_wrap(consumer->client->name_space, name, topic);
-    if (not_on_loop(consumer, public_error) != LEDGERMQ_OK)
+    if (consumer_may_wait(consumer, public_error) != LEDGERMQ_OK)
         return LEDGERMQ_INVALID;
     consumer_run(consumer, unsubscribe_run, &asked);
     if (asked.rv == 0)
@@ -359,7 +359,7 @@ int consumer_start(struct consumer *consumer, struct ledgermq_error *public_erro
     struct error error = {0};
     struct starting starting = {0};
     struct ledgermq_client *client = consumer->client;
-    if (not_on_loop(consumer, public_error) != LEDGERMQ_OK)
+    if (consumer_may_wait(consumer, public_error) != LEDGERMQ_OK)
         return LEDGERMQ_INVALID;
     uv_mutex_lock(&client->lock);
     bool before = consumer->started;
@@ -410,7 +410,7 @@ int consumer_queues(struct consumer *consumer, struct ledgermq_queue **queues, s
                     struct ledgermq_error *error)
 {
     struct listing listing = {0};
-    if (not_on_loop(consumer, error) != LEDGERMQ_OK)
+    if (consumer_may_wait(consumer, error) != LEDGERMQ_OK)
         return LEDGERMQ_INVALID;
     consumer_run(consumer, queues_run, &listing);
     if (listing.queues == NULL)

@@ -164,6 +164,8 @@ int consumer_unsubscribe(struct consumer *consumer, const char *topic, struct le
 int consumer_queues(struct consumer *consumer, struct ledgermq_queue **queues, size_t *count,
                     struct ledgermq_error *error);
 void consumer_free(struct consumer *consumer);
+/* LEDGERMQ_INVALID on the loop thread, which may not wait for itself. */
+int consumer_may_wait(const struct consumer *consumer, struct ledgermq_error *error);
 /* Runs on the loop thread, waits for its return. */
 void consumer_run(struct consumer *consumer, void (*run)(struct consumer *consumer, void *argument), void *argument);
 /* Loop thread: a call or job has ended; the last one of a consumer that is being stopped ends it. */

@@ -174,19 +174,12 @@ static struct ready_batch *take(struct consumer *consumer)
     return NULL;
 }
 
-static int check_thread(struct consumer *consumer, struct ledgermq_error *error)
-{
-    if (!remoting_client_on_loop(consumer->client->remoting))
-        return LEDGERMQ_OK;
-    return client_error_text(error, LEDGERMQ_INVALID, 0, "this function waits, so a send's call back may not call it");
-}
-
 int ledgermq_lite_pull_poll(struct ledgermq_lite_pull_consumer *lite, int timeout_ms,
                             struct ledgermq_pull_result **result, struct ledgermq_error *error)
 {
     struct consumer *consumer = of(lite);
     uint64_t deadline_ns = uv_hrtime() + (uint64_t)(timeout_ms > 0 ? timeout_ms : 0) * 1000000;
-    if (check_thread(consumer, error) != LEDGERMQ_OK)
+    if (consumer_may_wait(consumer, error) != LEDGERMQ_OK)
         return LEDGERMQ_INVALID;
     consumer_run(consumer, poll_begins, NULL);
     for (;;) {
@@ -253,7 +246,7 @@ static int place(struct consumer *consumer, void (*run)(struct consumer *, void 
 {
     if (placing->queue == NULL)
         return client_error_text(error, LEDGERMQ_INVALID, 0, "no queue is given");
-    if (check_thread(consumer, error) != LEDGERMQ_OK)
+    if (consumer_may_wait(consumer, error) != LEDGERMQ_OK)
         return LEDGERMQ_INVALID;
     const struct ledgermq_queue *shown = placing->queue;
     struct ledgermq_queue full = client_full_queue(consumer->client, shown);
@@ -333,7 +326,7 @@ static void commit_run(struct consumer *consumer, void *argument)
 int ledgermq_lite_pull_commit(struct ledgermq_lite_pull_consumer *lite, struct ledgermq_error *error)
 {
     struct commit_wait wait = {.pending = 1, .error = error};
-    if (check_thread(of(lite), error) != LEDGERMQ_OK)
+    if (consumer_may_wait(of(lite), error) != LEDGERMQ_OK)
         return LEDGERMQ_INVALID;
     if (uv_sem_init(&wait.done, 0) != 0)
         return client_error_text(error, LEDGERMQ_NO_MEMORY, 0, "out of memory");
@@ -354,7 +347,7 @@ int ledgermq_lite_pull_committed(struct ledgermq_lite_pull_consumer *lite, const
 {
     struct consumer *consumer = of(lite);
     struct placing placing = {0};
-    if (queue == NULL || check_thread(consumer, error) != LEDGERMQ_OK)
+    if (queue == NULL || consumer_may_wait(consumer, error) != LEDGERMQ_OK)
         return LEDGERMQ_INVALID;
     struct ledgermq_queue full = client_full_queue(consumer->client, queue);
     placing.queue = &full;
@@ -424,7 +417,7 @@ int ledgermq_lite_pull_assign(struct ledgermq_lite_pull_consumer *lite, const st
                           cause.message[0] != '\0' ? cause.message : "it has no broker name or a negative id");
         goto free_full;
     }
-    if (check_thread(of(lite), error) != LEDGERMQ_OK || set_mode(of(lite), MODE_ASSIGN, error) != LEDGERMQ_OK)
+    if (consumer_may_wait(of(lite), error) != LEDGERMQ_OK || set_mode(of(lite), MODE_ASSIGN, error) != LEDGERMQ_OK)
         goto free_full;
     consumer_run(of(lite), assign_run, &assigning);
     rv = LEDGERMQ_OK;
@@ -443,7 +436,7 @@ int ledgermq_lite_pull_assignment(struct ledgermq_lite_pull_consumer *lite, stru
 int ledgermq_lite_pull_topic_queues(struct ledgermq_lite_pull_consumer *lite, const char *topic,
                                     struct ledgermq_queue **queues, size_t *count, struct ledgermq_error *error)
 {
-    if (check_thread(of(lite), error) != LEDGERMQ_OK)
+    if (consumer_may_wait(of(lite), error) != LEDGERMQ_OK)
         return LEDGERMQ_INVALID;
     return client_queues(of(lite)->client, topic, false, NULL, 0, queues, count, error);
 }
