@@ -69,6 +69,8 @@ int client_queues(struct ledgermq_client *client, const char *topic, bool publis
                   struct ledgermq_error *error);
 /* The queue as brokers know it: its topic with the namespace. */
 struct ledgermq_queue client_full_queue(const struct ledgermq_client *client, const struct ledgermq_queue *queue);
+/* What of an application's expression goes to brokers: all of it, or what follows "sql:". NULL is all messages. */
+const char *client_expression(const char *given, bool *sql);
 /* Requests of {topic, queueId, name, name2} that answer with {offset}: returns a public code. name, name2, offset may be
  * NULL. Not from the loop thread: says so. */
 int client_offset_call(struct ledgermq_client *client, const struct ledgermq_queue *queue, int32_t code,

@@ -16,7 +16,6 @@
 #include "proto/response_code.h"
 #include "proto/topic_validator.h"
 
-#define SQL_PREFIX "sql:"
 
 int consumer_retry_ms(uint32_t failures)
 {
@@ -268,8 +267,7 @@ int consumer_subscribe(struct consumer *consumer, const char *name, const char *
         namespace_wrap(consumer->client->name_space, name, topic);
     if (topic_validate(slice_of_text(topic), &error) != 0)
         return client_error(public_error, ERROR_INVALID, 0, &error);
-    asked.sql = expression != NULL && strncmp(expression, SQL_PREFIX, strlen(SQL_PREFIX)) == 0;
-    asked.expression = expression == NULL ? SUBSCRIPTION_ALL : expression + (asked.sql ? strlen(SQL_PREFIX) : 0);
+    asked.expression = client_expression(expression, &asked.sql);
     arena_init(&arena, 0);
     int rv = subscription_data_build(&data, &arena, slice_of_text(topic), slice_of_text(asked.expression),
                                      slice_of_text(asked.sql ? EXPRESSION_TYPE_SQL92 : EXPRESSION_TYPE_TAG), &error);

@@ -176,6 +176,12 @@ static int queue_call(struct ledgermq_client *client, const struct ledgermq_queu
     }
 }
 
+const char *client_expression(const char *given, bool *sql)
+{
+    *sql = given != NULL && strncmp(given, SQL_PREFIX, strlen(SQL_PREFIX)) == 0;
+    return given == NULL ? SUBSCRIPTION_ALL : given + (*sql ? strlen(SQL_PREFIX) : 0);
+}
+
 struct ledgermq_queue client_full_queue(const struct ledgermq_client *client, const struct ledgermq_queue *queue)
 {
     char topic[NAMESPACED_NAME_MAX];
@@ -273,8 +279,8 @@ int ledgermq_pull(struct ledgermq_pull_consumer *consumer, const struct ledgermq
     if (max_messages < 1 || max_messages > PULL_MESSAGES_MAX || hold_ms < 0 || hold_ms > PULL_HOLD_MS_MAX)
         return client_error_text(error, LEDGERMQ_INVALID, 0, "a pull takes 1 to %d messages and is held 0 to %d ms",
                                  PULL_MESSAGES_MAX, PULL_HOLD_MS_MAX);
-    bool sql = expression != NULL && strncmp(expression, SQL_PREFIX, strlen(SQL_PREFIX)) == 0;
-    const char *text = expression == NULL ? "*" : sql ? expression + strlen(SQL_PREFIX) : expression;
+    bool sql;
+    const char *text = client_expression(expression, &sql);
     struct ledgermq_queue full = client_full_queue(consumer->client, queue);
     note_topic(consumer, full.topic);
     snprintf(queue_id, sizeof queue_id, "%d", queue->queue_id);
@@ -295,7 +301,7 @@ int ledgermq_pull(struct ledgermq_pull_consumer *consumer, const struct ledgermq
         {"suspendTimeoutMillis", hold},
         {"subscription", text},
         {"subVersion", version},
-        {"expressionType", sql ? "SQL92" : "TAG"},
+        {"expressionType", sql ? EXPRESSION_TYPE_SQL92 : EXPRESSION_TYPE_TAG},
         {NULL, NULL},
     };
     struct remoting_response response;
@@ -303,7 +309,7 @@ int ledgermq_pull(struct ledgermq_pull_consumer *consumer, const struct ledgermq
                         &response, error);
     if (rv != LEDGERMQ_OK)
         return rv;
-    bool all = sql || strcmp(text, "*") == 0 || text[0] == '\0';
+    bool all = sql || strcmp(text, SUBSCRIPTION_ALL) == 0 || text[0] == '\0';
     return take_pull(consumer->client, &response, address, queue, all ? NULL : text, result, error);
 }
 

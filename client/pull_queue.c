@@ -383,13 +383,13 @@ static void pull(struct assigned *assigned)
         .commit_offset = commit > 0 ? commit : 0,
         .suspend_timeout_ms = CONSUMER_PULL_HOLD_MS,
         .sub_version = topic == NULL ? 0 : topic->version_ms,
-        .expression_type = slice_of_text(topic != NULL && topic->sql ? "SQL92" : "TAG"),
+        .expression_type = slice_of_text(topic != NULL && topic->sql ? EXPRESSION_TYPE_SQL92 : EXPRESSION_TYPE_TAG),
     };
     /* Tags go with each request, so that a broker that has just started can serve it. An SQL92 expression is compiled
      * once, from the heart-beat. A topic without subscription was assigned. */
     if (topic == NULL || !topic->sql) {
         header.sys_flag |= SYS_FLAG_SUBSCRIPTION;
-        header.subscription = slice_of_text(topic == NULL ? "*" : topic->expression);
+        header.subscription = slice_of_text(topic == NULL ? SUBSCRIPTION_ALL : topic->expression);
     }
     pull_message_request_header_encode(&header, &writer);
     assigned->last_pull_ms = client_clock_ms();
