@@ -184,6 +184,18 @@ int fake_server_full_backlog(int port, int fillers[2])
     return listener;
 }
 
+int64_t fake_number(const struct remoting_command *request, const char *name)
+{
+    int64_t number = -1;
+    slice_to_i64(remoting_ext(request, name), &number);
+    return number;
+}
+
+void fake_keep_text(char *out, size_t size, struct slice text)
+{
+    snprintf(out, size, "%.*s", (int)text.size, (const char *)text.data);
+}
+
 void fake_answer(struct buffer *out, const struct remoting_command *request, int code, const char *remark,
                  struct slice body)
 {

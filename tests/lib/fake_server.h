@@ -46,6 +46,10 @@ int fake_server_full_backlog(int port, int fillers[2]);
 const char *fake_server_host_name(void);
 
 /* For scripts. */
+
+/* A field of the request: -1 when it is none, or not there. */
+int64_t fake_number(const struct remoting_command *request, const char *name);
+void fake_keep_text(char *out, size_t size, struct slice text);
 void fake_answer(struct buffer *out, const struct remoting_command *request, int code, const char *remark,
                  struct slice body);
 /* Success header of a send; queueId and topic are taken from the request. */

@@ -36,13 +36,6 @@ static struct {
 static struct ledgermq_client *client;
 static struct ledgermq_error error;
 
-static int64_t field(const struct remoting_command *request, const char *name)
-{
-    int64_t value = -1;
-    slice_to_i64(remoting_ext(request, name), &value);
-    return value;
-}
-
 static enum fake_reaction route_script(struct fake_server *server, struct remoting_command *request,
                                        struct buffer *out)
 {
@@ -74,10 +67,9 @@ static void append_record(struct buffer *out, int64_t offset)
 static enum fake_reaction answer_pull(struct remoting_command *request, struct buffer *out)
 {
     struct remoting_writer writer;
-    int64_t offset = field(request, "queueOffset"), count = field(request, "maxMsgNums"), next = offset;
+    int64_t offset = fake_number(request, "queueOffset"), count = fake_number(request, "maxMsgNums"), next = offset;
     int code = RESPONSE_SUCCESS;
-    snprintf(world.subscription, sizeof world.subscription, "%.*s",
-             (int)remoting_ext(request, "subscription").size, (const char *)remoting_ext(request, "subscription").data);
+    fake_keep_text(world.subscription, sizeof world.subscription, remoting_ext(request, "subscription"));
     if (world.refuse_pulls > 0) {
         world.refuse_pulls--;
         fake_answer(out, request, world.refusal, "refused", slice_of(NULL, 0));
@@ -129,7 +121,7 @@ static enum fake_reaction answer(struct remoting_command *request, struct buffer
             answer_offset(request, out, world.stored);
         return FAKE_ANSWER;
     case REQUEST_UPDATE_CONSUMER_OFFSET:
-        world.committed = world.stored = field(request, "commitOffset");
+        world.committed = world.stored = fake_number(request, "commitOffset");
         break;
     case REQUEST_GET_MAX_OFFSET:
         answer_offset(request, out, world.max);
@@ -138,13 +130,13 @@ static enum fake_reaction answer(struct remoting_command *request, struct buffer
         answer_offset(request, out, world.min);
         return FAKE_ANSWER;
     case REQUEST_SEARCH_OFFSET_BY_TIMESTAMP:
-        world.asked_timestamp = field(request, "timestamp");
+        world.asked_timestamp = fake_number(request, "timestamp");
         answer_offset(request, out, 7);
         return FAKE_ANSWER;
     case REQUEST_CONSUMER_SEND_MSG_BACK:
         world.send_backs++;
-        world.sent_back_offset = field(request, "offset");
-        world.delay_level = (int)field(request, "delayLevel");
+        world.sent_back_offset = fake_number(request, "offset");
+        world.delay_level = (int)fake_number(request, "delayLevel");
         fake_answer(out, request, world.send_back_code, "", slice_of(NULL, 0));
         return FAKE_ANSWER;
     case REQUEST_LOCK_BATCH_MQ:

@@ -72,8 +72,8 @@ static enum fake_reaction script(struct fake_cluster *its, int index, struct rem
     (void)index;
     world.sends++;
     world.code = request->code;
-    snprintf(world.properties, sizeof world.properties, "%.*s", (int)properties.size, (const char *)properties.data);
-    snprintf(world.topic, sizeof world.topic, "%.*s", (int)topic.size, (const char *)topic.data);
+    fake_keep_text(world.properties, sizeof world.properties, properties);
+    fake_keep_text(world.topic, sizeof world.topic, topic);
     if (world.send_code != 0) {
         fake_answer(out, request, world.send_code, "told so", slice_of(NULL, 0));
         return FAKE_ANSWER;

@@ -30,29 +30,17 @@ static struct {
 static atomic_int sends[FAKE_BROKERS_MAX];
 static int answers[FAKE_BROKERS_MAX]; /* code that a broker answers with */
 
-static int number_of(const struct remoting_command *request, const char *name)
-{
-    int64_t number = -1;
-    slice_to_i64(remoting_ext(request, name), &number);
-    return (int)number;
-}
-
-static void keep_text(char *out, size_t size, struct slice text)
-{
-    snprintf(out, size, "%.*s", (int)text.size, (const char *)text.data);
-}
-
 static enum fake_reaction script(struct fake_cluster *its, int index, struct remoting_command *request,
                                  struct buffer *out)
 {
     (void)its;
     last.code = request->code;
-    last.queue_id = number_of(request, "e");
-    last.sys_flag = number_of(request, "f");
+    last.queue_id = (int)fake_number(request, "e");
+    last.sys_flag = (int)fake_number(request, "f");
     slice_to_bool(remoting_ext(request, "m"), &last.batch);
-    keep_text(last.group, sizeof last.group, remoting_ext(request, "a"));
-    keep_text(last.topic, sizeof last.topic, remoting_ext(request, "b"));
-    keep_text(last.properties, sizeof last.properties, remoting_ext(request, "i"));
+    fake_keep_text(last.group, sizeof last.group, remoting_ext(request, "a"));
+    fake_keep_text(last.topic, sizeof last.topic, remoting_ext(request, "b"));
+    fake_keep_text(last.properties, sizeof last.properties, remoting_ext(request, "i"));
     last.body_size = request->body.size < sizeof last.body ? request->body.size : sizeof last.body;
     memcpy(last.body, request->body.data, last.body_size);
     sends[index]++;
@@ -449,9 +437,9 @@ static enum fake_reaction trace_script(struct fake_cluster *its, int index, stru
         return reaction;
     }
     struct slice keys = message_property(remoting_ext(request, "i"), "KEYS");
-    keep_text(trace_keys, sizeof trace_keys, keys);
-    keep_text(trace_body, sizeof trace_body, request->body);
-    keep_text(last.group, sizeof last.group, remoting_ext(request, "a"));
+    fake_keep_text(trace_keys, sizeof trace_keys, keys);
+    fake_keep_text(trace_body, sizeof trace_body, request->body);
+    fake_keep_text(last.group, sizeof last.group, remoting_ext(request, "a"));
     traces++;
     fake_answer_send(out, request, 0, 1);
     return FAKE_ANSWER;

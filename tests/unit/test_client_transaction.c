@@ -63,18 +63,6 @@ static void append_question(struct buffer *out, const char *group, int flag)
     buffer_close(&properties);
 }
 
-static void keep_text(char *out, size_t size, struct slice text)
-{
-    snprintf(out, size, "%.*s", (int)text.size, (const char *)text.data);
-}
-
-static int64_t number_of(const struct remoting_command *request, const char *name)
-{
-    int64_t number = -1;
-    slice_to_i64(remoting_ext(request, name), &number);
-    return number;
-}
-
 static enum fake_reaction script(struct fake_cluster *its, int index, struct remoting_command *request,
                                  struct buffer *out)
 {
@@ -82,21 +70,21 @@ static enum fake_reaction script(struct fake_cluster *its, int index, struct rem
     (void)index;
     if (request->code == REQUEST_END_TRANSACTION) {
         int turn = world.ends < 3 ? world.ends : 3;
-        world.table_offset = number_of(request, "tranStateTableOffset");
-        world.log_offset = number_of(request, "commitLogOffset");
-        world.decision = (int)number_of(request, "commitOrRollback");
+        world.table_offset = fake_number(request, "tranStateTableOffset");
+        world.log_offset = fake_number(request, "commitLogOffset");
+        world.decision = (int)fake_number(request, "commitOrRollback");
         world.from_check = slice_equal_text(remoting_ext(request, "fromTransactionCheck"), "true");
-        keep_text(world.group, sizeof world.group, remoting_ext(request, "producerGroup"));
-        keep_text(world.message_id, sizeof world.message_id, remoting_ext(request, "msgId"));
-        keep_text(world.transaction_id, sizeof world.transaction_id, remoting_ext(request, "transactionId"));
+        fake_keep_text(world.group, sizeof world.group, remoting_ext(request, "producerGroup"));
+        fake_keep_text(world.message_id, sizeof world.message_id, remoting_ext(request, "msgId"));
+        fake_keep_text(world.transaction_id, sizeof world.transaction_id, remoting_ext(request, "transactionId"));
         world.ends++;
         fake_answer(out, request, world.end_codes[turn], "as told", slice_of(NULL, 0));
         return world.end_codes[turn] == -1 ? FAKE_RESET : FAKE_ANSWER;
     }
     ck_assert_int_eq(request->code, REQUEST_SEND_MESSAGE_V2);
     world.halves++;
-    world.sys_flag = (int)number_of(request, "f");
-    keep_text(world.properties, sizeof world.properties, remoting_ext(request, "i"));
+    world.sys_flag = (int)fake_number(request, "f");
+    fake_keep_text(world.properties, sizeof world.properties, remoting_ext(request, "i"));
     fake_answer_send(out, request, world.half_code, 12);
     if (world.ask)
         append_question(out, world.asked, REMOTING_FLAG_ONEWAY);
