@@ -61,12 +61,9 @@ void consumer_unlock(struct consumer *consumer, const struct ledgermq_queue *que
 /* Its owner may be leaving: then it is free in some milliseconds. Or dead: then it takes up to 30 s. */
 static void lock_soon(struct consumer *consumer)
 {
-    struct remoting_client *remoting = consumer->client->remoting;
-    int wait_ms = consumer_retry_ms(consumer->lock_refusals);
-    if (atomic_load(&consumer->stopping))
-        return;
-    if (!consumer->lock.armed || consumer->lock.due_ms > remoting_client_now_ms(remoting) + wait_ms)
-        remoting_client_delay(remoting, &consumer->lock, wait_ms);
+    if (!atomic_load(&consumer->stopping))
+        remoting_client_delay_by(consumer->client->remoting, &consumer->lock,
+                                 consumer_retry_ms(consumer->lock_refusals));
 }
 
 static void granted(struct assigned *assigned, int64_t asked_ms)

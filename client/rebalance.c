@@ -325,11 +325,8 @@ void consumer_rebalance(struct consumer *consumer)
 
 void consumer_rebalance_soon(struct consumer *consumer, int wait_ms)
 {
-    struct remoting_client *remoting = consumer->client->remoting;
-    if (!consumer->active || atomic_load(&consumer->stopping))
-        return;
-    if (!consumer->rebalance.armed || consumer->rebalance.due_ms > remoting_client_now_ms(remoting) + wait_ms)
-        remoting_client_delay(remoting, &consumer->rebalance, wait_ms);
+    if (consumer->active && !atomic_load(&consumer->stopping))
+        remoting_client_delay_by(consumer->client->remoting, &consumer->rebalance, wait_ms);
 }
 
 void consumer_rebalance_run(struct remoting_delay *delay)

@@ -174,6 +174,12 @@ void remoting_client_delay(struct remoting_client *client, struct remoting_delay
     remoting_client_sweep_by(client, delay->due_ms);
 }
 
+void remoting_client_delay_by(struct remoting_client *client, struct remoting_delay *delay, int wait_ms)
+{
+    if (!delay->armed || delay->due_ms > remoting_client_now_ms(client) + wait_ms)
+        remoting_client_delay(client, delay, wait_ms);
+}
+
 void remoting_client_delay_cancel(struct remoting_delay *delay)
 {
     if (!delay->armed)

@@ -116,6 +116,8 @@ void remoting_client_answer(struct remoting_client *client, const struct remotin
 
 int64_t remoting_client_now_ms(struct remoting_client *client);
 void remoting_client_delay(struct remoting_client *client, struct remoting_delay *delay, int wait_ms);
+/* The same, unless it is armed for an earlier time. */
+void remoting_client_delay_by(struct remoting_client *client, struct remoting_delay *delay, int wait_ms);
 void remoting_client_delay_cancel(struct remoting_delay *delay);
 bool remoting_client_is_connected(struct remoting_client *client, const char *address);
 
