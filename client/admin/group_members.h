@@ -30,5 +30,7 @@ struct group_members {
 
 /* Of all groups that the command line names, by group and id. False: printed; *status is the exit status. */
 bool group_members_collect(struct admin *admin, struct group_members *members, int *status);
+/* Who leads this group: of several the one of the highest term, for a deposed leader may not have noticed yet. NULL: nobody. */
+const struct group_member *group_members_leader(const struct group_members *members, const char *group);
 
 #endif

@@ -233,6 +233,17 @@ bool group_members_collect(struct admin *admin, struct group_members *members, i
     return true;
 }
 
+const struct group_member *group_members_leader(const struct group_members *members, const char *group)
+{
+    const struct group_member *leader = NULL;
+    for (size_t i = 0; i < members->count; i++) {
+        const struct group_member *member = &members->all[i];
+        if (strcmp(member->group, group) == 0 && strcmp(member->role, "LEADER") == 0 && (leader == NULL || member->term > leader->term))
+            leader = member;
+    }
+    return leader;
+}
+
 /* One group's members lie in [begin, end). */
 struct verdict {
     const struct group_member *leader; /* NULL: none */
@@ -242,13 +253,7 @@ struct verdict {
 
 static struct verdict judge(const struct group_members *members, size_t begin, size_t end)
 {
-    struct verdict verdict = {0};
-    for (size_t i = begin; i < end; i++) {
-        const struct group_member *member = &members->all[i];
-        /* A deposed leader that has not noticed yet has the lower term. */
-        if (strcmp(member->role, "LEADER") == 0 && (verdict.leader == NULL || member->term > verdict.leader->term))
-            verdict.leader = member;
-    }
+    struct verdict verdict = {.leader = group_members_leader(members, members->all[begin].group)};
     /* Who has no vote counts for no majority, and who was removed is no member any more. */
     for (size_t i = begin; i < end; i++) {
         const struct group_member *member = &members->all[i];

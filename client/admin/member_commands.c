@@ -19,18 +19,6 @@ static void pause_ms(int ms)
     nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
 }
 
-/* Who leads the group of these members: the one of the highest term. NULL: nobody. */
-static const struct group_member *leader_of(const struct group_members *members, const char *group)
-{
-    const struct group_member *leader = NULL;
-    for (size_t i = 0; i < members->count; i++) {
-        const struct group_member *member = &members->all[i];
-        if (strcmp(member->group, group) == 0 && strcmp(member->role, "LEADER") == 0 && (leader == NULL || member->term > leader->term))
-            leader = member;
-    }
-    return leader;
-}
-
 /* The one group that the command is about. NULL: told. */
 static const char *group_of(struct admin *admin, const struct group_members *members)
 {
@@ -49,6 +37,32 @@ static const char *group_of(struct admin *admin, const struct group_members *mem
     if (group == NULL)
         admin_fail(admin, wanted == NULL ? "no member of a group answers" : "no member of group %s answers", wanted);
     return group;
+}
+
+/* The members as they are now; the first time this settles which group it is about. ADMIN_OK, else told. */
+static int look(struct admin *admin, struct group_members *members, char group[LEDGERMQ_NAME_MAX + 1])
+{
+    int status;
+    if (!group_members_collect(admin, members, &status))
+        return status;
+    if (group[0] == '\0') {
+        const char *name = group_of(admin, members);
+        if (name == NULL)
+            return ADMIN_FAILED;
+        snprintf(group, LEDGERMQ_NAME_MAX + 1, "%s", name);
+    }
+    return ADMIN_OK;
+}
+
+/* The one of that id that the leader counts among its members. NULL: it counts none. */
+static const struct group_member *named_member(const struct group_members *members, const char *group, const char *id)
+{
+    for (size_t i = 0; i < members->count; i++) {
+        const struct group_member *member = &members->all[i];
+        if (strcmp(member->group, group) == 0 && strcmp(member->id, id) == 0 && member->named)
+            return member;
+    }
+    return NULL;
 }
 
 /* The response code, with its remark in why; -1: no answer. */
@@ -76,19 +90,12 @@ static int transfer_with(struct admin *admin, struct group_members *members)
     struct remoting_field fields[] = {{"transferee", to}, {NULL, NULL}};
     int64_t deadline = client_clock_ms() + PATIENCE_MS;
     int64_t term = -1;
-    int status = ADMIN_OK;
 
     while (true) {
-        const struct group_member *leader;
-        if (!group_members_collect(admin, members, &status))
+        int status = look(admin, members, group);
+        if (status != ADMIN_OK)
             return status;
-        if (group[0] == '\0') {
-            const char *name = group_of(admin, members);
-            if (name == NULL)
-                return ADMIN_FAILED;
-            snprintf(group, sizeof group, "%s", name);
-        }
-        leader = leader_of(members, group);
+        const struct group_member *leader = group_members_leader(members, group);
         if (leader != NULL && term < 0) {
             snprintf(from, sizeof from, "%s", leader->id);
             term = leader->term;
@@ -140,25 +147,14 @@ static int change_one(struct admin *admin, struct group_members *members, char g
 {
     struct remoting_field fields[] = {{"action", change->action}, {"memberId", id}, {"memberAddress", address}, {NULL, NULL}};
     char why[300] = "no leader";
-    int status = ADMIN_OK;
 
     while (true) {
-        const struct group_member *leader;
-        if (!group_members_collect(admin, members, &status))
+        int status = look(admin, members, group);
+        if (status != ADMIN_OK)
             return status;
-        if (group[0] == '\0') {
-            const char *name = group_of(admin, members);
-            if (name == NULL)
-                return ADMIN_FAILED;
-            snprintf(group, LEDGERMQ_NAME_MAX + 1, "%s", name);
-        }
-        leader = leader_of(members, group);
+        const struct group_member *leader = group_members_leader(members, group);
         if (leader != NULL) {
-            const struct group_member *member = NULL;
-            for (size_t i = 0; i < members->count; i++) {
-                if (strcmp(members->all[i].group, group) == 0 && strcmp(members->all[i].id, id) == 0 && members->all[i].named)
-                    member = &members->all[i];
-            }
+            const struct group_member *member = named_member(members, group, id);
             bool done = change == &add_change       ? member != NULL && strcmp(member->peer_address, address) == 0
                         : change == &promote_change ? member != NULL && !member->learner
                         : change == &demote_change  ? member != NULL && member->learner
@@ -219,19 +215,10 @@ static int member_promote(struct admin *admin)
 /* Who is gone already is not asked to give its vote back. */
 static int remove_from(struct admin *admin, const char *id, struct group_members *members, char group[LEDGERMQ_NAME_MAX + 1])
 {
-    int status = ADMIN_OK;
-    if (!group_members_collect(admin, members, &status))
+    int status = look(admin, members, group);
+    if (status != ADMIN_OK)
         return status;
-    if (group[0] == '\0') {
-        const char *name = group_of(admin, members);
-        if (name == NULL)
-            return ADMIN_FAILED;
-        snprintf(group, LEDGERMQ_NAME_MAX + 1, "%s", name);
-    }
-    const struct group_member *leader = leader_of(members, group);
-    bool named = leader == NULL;
-    for (size_t i = 0; i < members->count && leader != NULL; i++)
-        named = named || (strcmp(members->all[i].group, group) == 0 && strcmp(members->all[i].id, id) == 0 && members->all[i].named);
+    bool named = group_members_leader(members, group) == NULL || named_member(members, group, id) != NULL;
     return change_member(admin, named ? &demote_change : NULL, &remove_change, id, "", members, group);
 }
 
