@@ -2,7 +2,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "client/admin/admin.h"
 #include "client/admin/admin_ask.h"
@@ -168,7 +167,6 @@ static bool starting(struct admin *admin)
 
 void admin_await_leader(struct admin *admin)
 {
-    const struct timespec pause = {.tv_nsec = 100 * 1000000};
     if (!need_name_servers(admin))
         return;
     int64_t until = client_clock_ms() + ADMIN_START_SECONDS * 1000;
@@ -176,7 +174,7 @@ void admin_await_leader(struct admin *admin)
         if (!told)
             fprintf(stderr, "mqadmin %s: no broker leads yet; waiting up to %d s\n", admin->command->name,
                     ADMIN_START_SECONDS);
-        nanosleep(&pause, NULL);
+        uv_sleep(100);
     }
 }
 

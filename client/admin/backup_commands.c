@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "client/admin/admin.h"
@@ -29,11 +28,6 @@ struct copy {
     int64_t end, segment_size, last_index;
 };
 
-static void pause_ms(int ms)
-{
-    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
-}
-
 /* What may be cured by trying again is tried again. */
 static bool ask(struct copy *copy, int32_t code, const struct remoting_field *fields, struct remoting_response *response)
 {
@@ -51,7 +45,7 @@ static bool ask(struct copy *copy, int32_t code, const struct remoting_field *fi
             if (!again)
                 break;
         }
-        pause_ms(ATTEMPT_PAUSE_MS);
+        uv_sleep(ATTEMPT_PAUSE_MS);
     }
     admin_fail(copy->admin, "%s", error.message);
     return false;

@@ -530,7 +530,7 @@ static bool make_topic(struct admin *admin, const struct bench_options *options,
         if (bench_now_ns() > give_up)
             break;
         admin_targets_free(brokers);
-        nanosleep(&(struct timespec){0, 100000000}, NULL);
+        uv_sleep(100);
     }
     admin_targets_free(brokers);
     admin_fail(admin, "no leader made topic %s within %d s: %s", options->topic, LEADER_WAIT_S,

@@ -6,7 +6,6 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "client/admin/group_members.h"
@@ -415,7 +414,7 @@ static int leader(struct admin *admin)
                 printf("\n");
             if (fflush(stdout) != 0)
                 break;
-            nanosleep(&(struct timespec){interval_ms / 1000, interval_ms % 1000 * 1000000}, NULL);
+            uv_sleep((unsigned)interval_ms);
         }
     } while (watch && status != ADMIN_USAGE);
     free(members);

@@ -5,7 +5,6 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "client/admin/group_members.h"
 #include "proto/request_code.h"
@@ -13,11 +12,6 @@
 
 #define PATIENCE_MS 10000 /* a member may catch up, an election may be lost */
 #define STEP_MS 50
-
-static void pause_ms(int ms)
-{
-    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
-}
 
 /* The one group that the command is about. NULL: told. */
 static const char *group_of(struct admin *admin, const struct group_members *members)
@@ -116,7 +110,7 @@ static int transfer_with(struct admin *admin, struct group_members *members)
             else if (code != -1 && code != RESPONSE_SERVICE_NOT_AVAILABLE)
                 return admin_fail(admin, "%s", why);
         }
-        pause_ms(STEP_MS);
+        uv_sleep(STEP_MS);
     }
 }
 
@@ -172,7 +166,7 @@ static int change_one(struct admin *admin, struct group_members *members, char g
         }
         if (client_clock_ms() > deadline)
             return admin_fail(admin, "%s of %s in group %s: %s", change->action, id, group, why);
-        pause_ms(STEP_MS);
+        uv_sleep(STEP_MS);
     }
 }
 

@@ -287,7 +287,7 @@ static int read_queues(struct admin *admin, struct reading *reading, const struc
             status = read_queue(admin, reading, &queues[i], &offsets[i], -1, count == 1 ? FOLLOW_HOLD_MS : 0);
         fflush(stdout);
         if (count > 1 && reading->count == before)
-            nanosleep(&(struct timespec){0, 100000000}, NULL);
+            uv_sleep(100);
     }
 free_offsets:
     free(offsets);

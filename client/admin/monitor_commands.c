@@ -4,7 +4,6 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "client/admin/admin_ask.h"
 #include "client/admin/running_info.h"
@@ -206,7 +205,7 @@ static int start_monitoring(struct admin *admin)
             for (int64_t left = interval * 1000; round != rounds && left > 0; left -= EVENT_LOOK_MS) {
                 report_events(&monitor);
                 fflush(stdout);
-                nanosleep(&(struct timespec){0, EVENT_LOOK_MS * 1000000L}, NULL);
+                uv_sleep(EVENT_LOOK_MS);
             }
             if (round == rounds)
                 break;
