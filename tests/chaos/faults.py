@@ -10,6 +10,7 @@ import time
 from cluster import Failed
 from e2e import Skipped
 from network import Relay
+from process import memory_kb
 
 SYNC_MS, _, CLOCK_MS, WRITE_EIO, WRITE_SHORT, SYNC_EIO = range(6)  # of odd_machine.c
 MIB = 1 << 20
@@ -190,9 +191,7 @@ def limited(controller, limits):
     """limits(anonymous bytes of the process): what v1's files get, and v2's."""
     def inject(chaos, node):
         pid = chaos.cluster.pid(node)
-        with open(f"/proc/{pid}/status", encoding="ascii") as file:
-            anonymous = next(int(line.split()[1]) * 1024 for line in file if line.startswith("RssAnon"))
-        group = Cgroup(controller, *limits(anonymous))
+        group = Cgroup(controller, *limits(memory_kb(pid) * 1024))
         group.begin(pid)
         return group.end
     return inject

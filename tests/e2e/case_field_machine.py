@@ -14,6 +14,7 @@ import remoting
 from case_cluster import another_broker, conf_of
 from cluster import Cluster, Load, check, verify, wait_for
 from e2e import case, rounds
+from process import cpu_seconds, memory_kb
 
 
 def table(cluster, node=0):
@@ -22,17 +23,6 @@ def table(cluster, node=0):
 
 def runtime(cluster, key, node=0):
     return int(table(cluster, node)[key].split()[0])
-
-
-def status_kb(pid, key):
-    with open(f"/proc/{pid}/status", encoding="ascii") as file:
-        return next(int(line.split()[1]) for line in file if line.startswith(key + ":"))
-
-
-def cpu_seconds(pid):
-    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-        fields = file.read().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @case
@@ -59,7 +49,7 @@ def m4_many_senders_on_a_small_machine():
         for connection in connections:
             connection.close()
         check(cluster.alive(0), "the broker ended")
-        return f"{status_kb(pid, 'RssAnon') // 1024} MiB, {retried} sends refused once"
+        return f"{memory_kb(pid) // 1024} MiB, {retried} sends refused once"
 
 
 @case
@@ -125,9 +115,9 @@ def m7_parked_pulls_of_dead_clients():
                     check(cluster.send("T", 0, b"wake").code == 0, "send")
                     start = time.monotonic()
                     check(alive.answer(opaque).code == 0 and time.monotonic() - start < 2 * remoting.PATIENCE, "a living client's pull was not woken")
-                    before = before or status_kb(cluster.pid(0), "RssAnon")
+                    before = before or memory_kb(cluster.pid(0))
             wait_for("the pulls of the dead to go", 10, lambda: runtime(cluster, "heldPulls") == 0)
-        grown = status_kb(cluster.pid(0), "RssAnon") - before
+        grown = memory_kb(cluster.pid(0)) - before
         check(grown < 8192, f"memory grew by {grown} kB")
 
 

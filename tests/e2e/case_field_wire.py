@@ -1,5 +1,4 @@
 """Cases of the field, area wire (tests/cases.md): frames that are none, bytes of two connections, and who gets which answer."""
-import os
 import random
 import struct
 import threading
@@ -9,19 +8,9 @@ import zlib
 import remoting
 from cluster import Cluster, check, wait_for
 from e2e import case, rounds
+from process import cpu_seconds, memory_kb
 
 TLS_HELLO = bytes.fromhex("160301020001000 1fc0303".replace(" ", "")) + bytes(509)
-
-
-def cpu_seconds(pid):
-    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-        fields = file.read().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def resident_kb(pid):
-    with open(f"/proc/{pid}/status", encoding="ascii") as file:
-        return next(int(line.split()[1]) for line in file if line.startswith("RssAnon"))
 
 
 def lines_about(cluster, words):
@@ -120,14 +109,14 @@ def w7_bytes_of_other_protocols():
     times = rounds(100, 200, 1000)
     with Cluster(nodes=1) as cluster:
         cluster.create_topic("T", 1)
-        before = resident_kb(cluster.pid(0))
+        before = memory_kb(cluster.pid(0))
         for _ in range(times):
             for name, data in openings.items():
                 for address in (cluster.broker(0), cluster.namesrv(0)):
                     with remoting.Connection(address) as connection:
                         connection.send_raw(data)
                         check(connection.closed_by_peer(1.0), f"{name} is not closed at once by {address}")
-        check(resident_kb(cluster.pid(0)) - before < 8192, "memory grew")
+        check(memory_kb(cluster.pid(0)) - before < 8192, "memory grew")
         check(lines_about(cluster, ("malformed", "no frame", "frame of")) < 100, f"the log grows with each of {times * 6} connections")
         check(cluster.send("T", 0, b"still here").code == 0, "after all that")
 

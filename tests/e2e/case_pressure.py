@@ -15,17 +15,13 @@ import time
 import remoting
 from cluster import Cluster, check, wait_for
 from e2e import Skipped, case, rounds
+from process import memory_kb
 
 ONE = {"nodes": 1, "durability": "A"}
 
 
 def runtime(cluster, key, node=0):
     return int(json.loads(remoting.ask(cluster.broker(node), remoting.RUNTIME_INFO, {}, timeout=10.0).body)["table"][key].split()[0])
-
-
-def resident_kb(pid):
-    with open(f"/proc/{pid}/status", encoding="ascii") as file:
-        return next(int(line.split()[1]) for line in file if line.startswith("RssAnon"))
 
 
 def raw(address):
@@ -134,7 +130,7 @@ def pressure_of_giant_frames():
     """Twelve clients begin frames of 16 MiB: those that stall give way, a good client with a large message does not."""
     with Cluster(**ONE) as cluster:
         cluster.create_topic("T", 1)
-        before = resident_kb(cluster.pid(0))
+        before = memory_kb(cluster.pid(0))
         chunk, worst = b"\0" * (1 << 20), [0]
 
         def begin():
@@ -149,7 +145,7 @@ def pressure_of_giant_frames():
                         each.sendall(chunk)
                 except OSError:
                     pass
-            worst[0] = max(worst[0], resident_kb(cluster.pid(0)) - before)
+            worst[0] = max(worst[0], memory_kb(cluster.pid(0)) - before)
             return giants
         figure = by_turns(cluster, begin, close_all)
         giants = begin()
@@ -167,7 +163,7 @@ def pressure_of_slow_readers():
         cluster.create_topic("T", 1)
         for _ in range(8):
             check(cluster.send("T", 0, b"x" * 200000).code == 0, "send")
-        before, worst = resident_kb(cluster.pid(0)), [0]
+        before, worst = memory_kb(cluster.pid(0)), [0]
         request = b"".join(remoting.request_frame(remoting.PULL, remoting.pull_fields("T", 0, 0), opaque=i) for i in range(200))
 
         def begin():
@@ -182,7 +178,7 @@ def pressure_of_slow_readers():
                 except OSError:
                     pass
             time.sleep(0.5)  # sixty sockets take some 100 MiB into the kernel's buffers, once
-            worst[0] = max(worst[0], resident_kb(cluster.pid(0)) - before)
+            worst[0] = max(worst[0], memory_kb(cluster.pid(0)) - before)
             return readers
         figure = by_turns(cluster, begin, close_all)
         check(worst[0] < 130 * 1024, f"memory grew by {worst[0]} kB")
@@ -200,7 +196,7 @@ def pressure_of_idle_connections():
     try:
         with Cluster(**ONE, settings=[f"connectionsMax={count}"]) as cluster:
             cluster.create_topic("T", 1)
-            before = resident_kb(cluster.pid(0))
+            before = memory_kb(cluster.pid(0))
 
             def begin():
                 idle = []
@@ -210,7 +206,7 @@ def pressure_of_idle_connections():
                 return idle
             figure = by_turns(cluster, begin, close_all, times=1)
             idle = begin()
-            grown = resident_kb(cluster.pid(0)) - before
+            grown = memory_kb(cluster.pid(0)) - before
             check(grown < count * 3, f"{grown} kB for {count} idle connections")
             time.sleep(1.1)
             late = [remoting.Connection(cluster.broker(0), 5.0) for _ in range(30)]
@@ -236,12 +232,12 @@ def pressure_of_a_connect_flood():
                 each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 if turn[0] % 3 == 0:
                     each.send(b"\0")
-        before = resident_kb(pid)
+        before = memory_kb(pid)
         figure = by_turns(cluster, lambda: Crowd(2, knock, pause=0.0005), Crowd.end)
         for _ in range(rounds(1000, 3000, 50000)):
             knock()
         wait_for("all to be gone", 10, lambda: runtime(cluster, "connectionCount") < 20)
-        check(resident_kb(pid) - before < 8192, f"memory grew by {resident_kb(pid) - before} kB")
+        check(memory_kb(pid) - before < 8192, f"memory grew by {memory_kb(pid) - before} kB")
         descriptors = os.listdir(f"/proc/{pid}/fd")
         check(len(descriptors) < 60, f"{len(descriptors)} descriptors are open")
         return f"{figure}, {turn[0]} connections"
@@ -319,7 +315,7 @@ def pressure_of_sends_without_a_quorum():
     with Cluster(nodes=3, durability="A", settings=["maxWaitMs=2000", "electionTimeoutMs=2000", "heartbeatMs=300"]) as cluster:
         cluster.create_topic("T", 1)
         leader = cluster.leader()
-        before = resident_kb(cluster.pid(leader))
+        before = memory_kb(cluster.pid(leader))
         with remoting.Connection(cluster.broker(leader), 20.0) as greedy, remoting.Connection(cluster.broker(leader), 20.0) as other:
             single = remoting.send_fields("T", 0)
             batch = remoting.batch_body([(b"m%d" % i, "") for i in range(10)])
@@ -344,6 +340,6 @@ def pressure_of_sends_without_a_quorum():
             sender.join()
             check(all(code in (0, 14) for code, _ in codes), f"answers {codes}")
             check(codes.get((14, "limit reached"), 0) > 0, f"nobody met the limit: {codes}")
-            check(resident_kb(cluster.pid(leader)) - before < 100 * 1024, "memory grew")
+            check(memory_kb(cluster.pid(leader)) - before < 100 * 1024, "memory grew")
         check(runtime(cluster, "pendingSends", leader) == 0, "sends are left")
         return f"{codes}"

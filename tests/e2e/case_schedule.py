@@ -12,6 +12,7 @@ from case_offset import lead_with
 from cluster import Cluster, check, wait_for
 from e2e import MODE, Skipped, case
 from failover import bring_back, insist, kill_leader, leader_connection
+from process import memory_kb
 
 
 def send(connection, body, level, topic="T", queue=0):
@@ -295,9 +296,7 @@ def a_million_waiting_messages():
         raise Skipped("takes a minute: --full")
 
     def memory(pid):
-        with open(f"/proc/{pid}/status", encoding="ascii") as file:
-            fields = dict(line.split(":", 1) for line in file.read().splitlines())
-        return int(fields["RssAnon"].split()[0]) / 1024, int(fields["VmRSS"].split()[0]) / 1024
+        return memory_kb(pid) / 1024, memory_kb(pid, "VmRSS") / 1024
     with Cluster(settings=["mappedFileSizeCommitLog=1073741824", "mappedFileSizeConsumeQueue=6000000", "messageDelayLevel=30m 40m"]) as cluster:
         cluster.create_topic("T", 1)
         address = cluster.broker(cluster.leader())
