@@ -1,5 +1,4 @@
 """Cases of the field, areas memory and ops (tests/cases.md): what a node takes of its machine, and how it behaves as a process among others."""
-import json
 import os
 import shutil
 import resource
@@ -15,14 +14,6 @@ from case_cluster import another_broker, conf_of
 from cluster import Cluster, Load, check, verify, wait_for
 from e2e import case, rounds
 from process import cpu_seconds, memory_kb
-
-
-def table(cluster, node=0):
-    return json.loads(remoting.ask(cluster.broker(node), remoting.RUNTIME_INFO, {}, timeout=10.0).body)["table"]
-
-
-def runtime(cluster, key, node=0):
-    return int(table(cluster, node)[key].split()[0])
 
 
 @case
@@ -89,7 +80,7 @@ def m6_a_follower_flaps_under_waiting_sends():
             cluster.kill(follower)
             cluster.restart(follower)
         load.stop()
-        wait_for("all sends to be answered", 5, lambda: runtime(cluster, "pendingSends", leader) == 0)
+        wait_for("all sends to be answered", 5, lambda: cluster.runtime("pendingSends", leader) == 0)
         return f"{verify(cluster, load)} acknowledged"
 
 
@@ -116,7 +107,7 @@ def m7_parked_pulls_of_dead_clients():
                     start = time.monotonic()
                     check(alive.answer(opaque).code == 0 and time.monotonic() - start < 2 * remoting.PATIENCE, "a living client's pull was not woken")
                     before = before or memory_kb(cluster.pid(0))
-            wait_for("the pulls of the dead to go", 10, lambda: runtime(cluster, "heldPulls") == 0)
+            wait_for("the pulls of the dead to go", 10, lambda: cluster.runtime("heldPulls") == 0)
         grown = memory_kb(cluster.pid(0)) - before
         check(grown < 8192, f"memory grew by {grown} kB")
 
@@ -136,7 +127,7 @@ def q2_dashes_in_host_names_and_long_ids():
         with another_broker(path):
             def members():
                 try:
-                    return {key: value for key, value in table(cluster).items() if key.startswith("raftMember_")}
+                    return {key: value for key, value in cluster.runtime_table().items() if key.startswith("raftMember_")}
                 except (OSError, ValueError):
                     return None
             found = wait_for("the broker", 10, members)[0]
@@ -172,7 +163,7 @@ def q3_a_peer_moves_to_another_address():
             check(leader != 2, "who cannot be reached leads")
 
             def connected():
-                return table(cluster, leader)["raftMember_n2"].split(",")[4] == "true"
+                return cluster.runtime_table(leader)["raftMember_n2"].split(",")[4] == "true"
             time.sleep(0.7)
             check(not connected(), "the old address still serves")
             move("127.0.0.2")

@@ -1,6 +1,5 @@
 """Cases of the field, areas consume-queue and index (tests/cases.md): files that are damaged, missing or not writable under a node that starts or runs."""
 import glob
-import json
 import os
 import shutil
 import threading
@@ -211,7 +210,7 @@ def c7_the_index_cannot_be_written():
         folder = os.path.join(cluster.folder, "n0", "store", "index")
 
         def runtime(key):
-            return int(json.loads(remoting.ask(cluster.broker(0), remoting.RUNTIME_INFO, {}).body)["table"][key])
+            return int(cluster.runtime_table(0, 3.0)[key])
         with remoting.Connection(cluster.broker(0), 10.0) as connection:
             fill(connection, count=1000)
             check(runtime("messagesNotIndexed") == 0, "counted before anything happened")

@@ -41,18 +41,13 @@ class Grown(Cluster):
 
     def members(self):
         """As the leader says: id -> role."""
-        info = remoting.ask(self.broker(self.leader()), 28, {})
-        table = dict(item for item in remoting_table(info.body).items() if item[0].startswith("raftMember_"))
+        table = dict(item for item in self.runtime_table(self.leader(), 3.0).items() if item[0].startswith("raftMember_"))
         return {key[len("raftMember_"):]: value.split(",")[1] for key, value in table.items()}
-
-
-def remoting_table(body):
-    return json.loads(body)["table"]
 
 
 def role_of(cluster, node):
     try:
-        return remoting_table(remoting.ask(cluster.broker(node), 28, {}, timeout=1.0).body)["raftRole"]
+        return cluster.runtime_table(node, 1.0)["raftRole"]
     except OSError:
         return None
 

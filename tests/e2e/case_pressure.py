@@ -20,10 +20,6 @@ from process import memory_kb
 ONE = {"nodes": 1, "durability": "A"}
 
 
-def runtime(cluster, key, node=0):
-    return int(json.loads(remoting.ask(cluster.broker(node), remoting.RUNTIME_INFO, {}, timeout=10.0).body)["table"][key].split()[0])
-
-
 def raw(address):
     return socket.create_connection(remoting.split_address(address), timeout=5)
 
@@ -111,7 +107,7 @@ def pressure_of_frames_that_do_not_end():
             time.sleep(0.06)
         check(large_one.answer(9).code == 0, "a large frame that moves was not taken")
         wait_for("the slow ones to be cut", 5, lambda: len(cut) == 20 or all(closed(each) for each in slow[:20]))
-        check(runtime(cluster, "limit_frameTime") >= 20, "they are not counted")
+        check(cluster.runtime("limit_frameTime") >= 20, "they are not counted")
         check(cluster.send("T", 0, b"z").code == 0, "after all that")
         close_all(slow)
         large_one.close()
@@ -150,7 +146,7 @@ def pressure_of_giant_frames():
         figure = by_turns(cluster, begin, close_all)
         giants = begin()
         check(cluster.send("T", 0, b"x" * (4 << 20)).code == 0, "a message of 4 MiB while giants hold what there is")
-        check(runtime(cluster, "limit_inputBytes") > 0, "nobody met the limit")
+        check(cluster.runtime("limit_inputBytes") > 0, "nobody met the limit")
         check(worst[0] < 130 * 1024, f"memory grew by {worst[0]} kB")
         close_all(giants)
         return figure
@@ -202,7 +198,7 @@ def pressure_of_idle_connections():
                 idle = []
                 while len(idle) < count - 10:
                     idle.append(raw(cluster.broker(0)))
-                wait_for("all to be taken", 20, lambda: runtime(cluster, "connectionCount") >= count - 10)
+                wait_for("all to be taken", 20, lambda: cluster.runtime("connectionCount") >= count - 10)
                 return idle
             figure = by_turns(cluster, begin, close_all, times=1)
             idle = begin()
@@ -212,7 +208,7 @@ def pressure_of_idle_connections():
             late = [remoting.Connection(cluster.broker(0), 5.0) for _ in range(30)]
             for each in late:
                 check(each.request(remoting.SEND_V2, remoting.send_fields("T", 0), b"x").code == 0, "a late client was kept out")
-            check(runtime(cluster, "limit_connections") >= 15, "nobody was counted")
+            check(cluster.runtime("limit_connections") >= 15, "nobody was counted")
             close_all(late + idle)
             return f"{figure}, {grown / count:.2f} kB each"
     finally:
@@ -236,7 +232,7 @@ def pressure_of_a_connect_flood():
         figure = by_turns(cluster, lambda: Crowd(2, knock, pause=0.0005), Crowd.end)
         for _ in range(rounds(1000, 3000, 50000)):
             knock()
-        wait_for("all to be gone", 10, lambda: runtime(cluster, "connectionCount") < 20)
+        wait_for("all to be gone", 10, lambda: cluster.runtime("connectionCount") < 20)
         check(memory_kb(pid) - before < 8192, f"memory grew by {memory_kb(pid) - before} kB")
         descriptors = os.listdir(f"/proc/{pid}/fd")
         check(len(descriptors) < 60, f"{len(descriptors)} descriptors are open")
@@ -253,7 +249,7 @@ def pressure_of_requests_without_end():
         frame = remoting.request_frame(remoting.MAX_OFFSET, {"topic": "T", "queueId": 0}, opaque=1) * 500
 
         def term():
-            return runtime(cluster, "raftTerm", leader)
+            return cluster.runtime("raftTerm", leader)
 
         def begin():
             crowd = []
@@ -282,7 +278,7 @@ def pressure_of_requests_without_end():
             finally:
                 end(crowd)
         check(term() == first and cluster.leader() == leader, "the leader changed")
-        return f"p99 {p99(times):.1f} ms, {runtime(cluster, 'limit_turnMicros', leader)} turns were cut short"
+        return f"p99 {p99(times):.1f} ms, {cluster.runtime('limit_turnMicros', leader)} turns were cut short"
 
 
 @case
@@ -295,16 +291,16 @@ def pressure_on_all_memory():
             each = raw(cluster.broker(0))
             each.sendall(struct.pack(">iI", 0xFFFFF0, 100) + b"\0" * (5 << 20))
             holders.append(each)
-        wait_for("the buffers to be full", 5, lambda: runtime(cluster, "bufferMemory") > 8388608)
+        wait_for("the buffers to be full", 5, lambda: cluster.runtime("bufferMemory") > 8388608)
         with remoting.Connection(cluster.broker(0)) as connection:
             for code, fields in ((remoting.SEND_V2, remoting.send_fields("T", 0)), (remoting.PULL, remoting.pull_fields("T", 0, 0))):
                 answer = connection.request(code, fields, b"x")
                 check(answer.code == 14 and "bufferMemoryMax" in answer.remark, f"request {code} is answered {answer}")
             heart_beat = json.dumps({"clientID": "c", "producerDataSet": [{"groupName": "p"}], "consumerDataSet": []}).encode()
             check(connection.request(34, {}, heart_beat).code == 0, "a heart-beat is refused")
-            check(runtime(cluster, "limit_bufferMemory") == 2, "refusals are not counted")
+            check(cluster.runtime("limit_bufferMemory") == 2, "refusals are not counted")
             close_all(holders)
-            wait_for("room", 5, lambda: runtime(cluster, "bufferMemory") < 8388608)
+            wait_for("room", 5, lambda: cluster.runtime("bufferMemory") < 8388608)
             check(connection.request(remoting.SEND_V2, remoting.send_fields("T", 0), b"x").code == 0, "after all that")
 
 
@@ -341,5 +337,5 @@ def pressure_of_sends_without_a_quorum():
             check(all(code in (0, 14) for code, _ in codes), f"answers {codes}")
             check(codes.get((14, "limit reached"), 0) > 0, f"nobody met the limit: {codes}")
             check(memory_kb(cluster.pid(leader)) - before < 100 * 1024, "memory grew")
-        check(runtime(cluster, "pendingSends", leader) == 0, "sends are left")
+        check(cluster.runtime("pendingSends", leader) == 0, "sends are left")
         return f"{codes}"

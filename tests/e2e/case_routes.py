@@ -39,7 +39,7 @@ def restart(server):
 
 def role(cluster, node):
     try:
-        return json.loads(remoting.ask(cluster.broker(node), remoting.RUNTIME_INFO, timeout=0.5).body)["table"]["raftRole"]
+        return cluster.runtime_table(node, 0.5)["raftRole"]
     except OSError:
         return None
 

@@ -1,6 +1,5 @@
 """A group whose members are of two versions, and files of a version that this program does not know."""
 import contextlib
-import json
 import os
 import shutil
 import struct
@@ -25,10 +24,6 @@ def crc32c(data, seed=0):
     return ~crc & 0xFFFFFFFF
 
 
-def table(cluster, node):
-    return json.loads(remoting.ask(cluster.broker(node), remoting.RUNTIME_INFO, {}, timeout=10.0).body)["table"]
-
-
 @contextlib.contextmanager
 def next_version():
     """Nodes that start meanwhile are of the next version."""
@@ -51,7 +46,7 @@ def next_version():
 
 def spoken(cluster, node):
     try:
-        return {key[-2:]: int(value) for key, value in table(cluster, node).items() if key.startswith("raftPeerVersion_")}
+        return {key[-2:]: int(value) for key, value in cluster.runtime_table(node).items() if key.startswith("raftPeerVersion_")}
     except OSError:  # it is about to start
         return {"n?": 0}
 

@@ -1,5 +1,6 @@
 """Clusters for tests, through deploy/cluster, and the load whose every acknowledgement is checked afterwards."""
 import collections
+import json
 import os
 import shutil
 import socket
@@ -193,6 +194,14 @@ class Cluster:
                 return None
             return (node,) if answer.code == 0 else None
         return wait_for("a leader", seconds, look)[0][0]
+
+    def runtime_table(self, node=0, timeout=10.0):
+        """What a broker says of itself."""
+        return json.loads(remoting.ask(self.broker(node), remoting.RUNTIME_INFO, {}, timeout=timeout).body)["table"]
+
+    def runtime(self, key, node=0):
+        """One number of it."""
+        return int(self.runtime_table(node)[key].split()[0])
 
     def create_topic(self, topic, queues=4):
         answer = remoting.ask(self.broker(self.leader()), remoting.CREATE_TOPIC,
