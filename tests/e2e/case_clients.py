@@ -34,10 +34,6 @@ def reply_fields(client, topic="DefaultCluster_REPLY_TOPIC", correlation="c1"):
     return remoting.send_fields(topic, 0, properties, group="replier")
 
 
-def max_offset(connection, topic, queue=0):
-    return int(connection.request(remoting.MAX_OFFSET, {"topic": topic, "queueId": queue}).ext["offset"])
-
-
 def offsets_of(answer):
     """{queue: offset} of a map-shaped body."""
     found = re.findall(rb'\{"brokerName":"broker-a","queueId":(\d+),"topic":"T"\}:(\d+)', answer.body)
@@ -77,11 +73,11 @@ def a_reply_reaches_the_requester_and_is_stored():
             # The checks of a send come first.
             check(replier.request(SEND_REPLY_V2, reply_fields("asker@1", topic="a b"), b"x").code == 1, "bad topic")
             answer = replier.request(SEND_REPLY_V2, reply_fields("nobody", topic="made_for_it"), b"x")
-            check(answer.code == 1 and max_offset(replier, "made_for_it") == 1, f"an auto-created topic: {answer}")
+            check(answer.code == 1 and remoting.max_offset(replier, "made_for_it") == 1, f"an auto-created topic: {answer}")
             check(replier.request(25, None, b"storeReplyMessageEnable=false\n").code == 0, "25")
-            before = max_offset(replier, "DefaultCluster_REPLY_TOPIC")
+            before = remoting.max_offset(replier, "DefaultCluster_REPLY_TOPIC")
             answer = replier.request(SEND_REPLY_V2, reply_fields("nobody"), b"x")
-            check(answer.code == 1 and "msgId" not in answer.ext and max_offset(replier, "DefaultCluster_REPLY_TOPIC") == before, f"{answer}")
+            check(answer.code == 1 and "msgId" not in answer.ext and remoting.max_offset(replier, "DefaultCluster_REPLY_TOPIC") == before, f"{answer}")
 
 
 @case
@@ -252,8 +248,8 @@ def every_count_is_that_of_the_traffic():
             check(client.request(remoting.SEND_V2, remoting.send_fields("T", 0, "DELAY\x011"), b"late").code == 0, "delayed")
             back = {"offset": found[0].position, "group": "g", "delayLevel": 1, "originTopic": "T", "originMsgId": "x"}
             check(client.request(SEND_BACK, back).code == 0, "36")
-            wait_for("the delivery", 5, lambda: max_offset(client, "T", 0) == 11)
-            wait_for("the retry", 5, lambda: max_offset(client, "%RETRY%g", 0) == 1)
+            wait_for("the delivery", 5, lambda: remoting.max_offset(client, "T", 0) == 11)
+            wait_for("the retry", 5, lambda: remoting.max_offset(client, "%RETRY%g", 0) == 1)
 
             item = stats("TOPIC_PUT_NUMS", "T")
             check(item["statsMinute"]["sum"] == item["statsDay"]["sum"] == 21 and item["statsMinute"]["tps"] > 0 and item["statsMinute"]["avgpt"] == 1.0, item)
@@ -279,7 +275,7 @@ def every_count_is_that_of_the_traffic():
 
             # A follower of nothing: what is there is cleaned.
             check(client.request(CLEAN_QUEUES, {}).code == 0 and client.request(CLEAN_TOPICS, {}).code == 0, "306, 316")
-            check(max_offset(client, "T", 0) == 11, "a topic in use is left alone")
+            check(remoting.max_offset(client, "T", 0) == 11, "a topic in use is left alone")
             check(client.request(DELETE_EXPIRED, {}).code == 0, "329: nothing has expired")
 
 
@@ -337,7 +333,7 @@ def queues_of_no_topic_are_cleaned():
             check(os.path.exists(os.path.join(folder, "STRANGE", "1")), "the start has removed it: this case shows nothing")
             check(client.request(CLEAN_TOPICS, {}).code == 0, "316")
             check(not os.path.exists(os.path.join(folder, "STRANGE", "1")), "the queue is still there")
-            check(max_offset(client, "T", 1) == 1, "another topic's is not")
+            check(remoting.max_offset(client, "T", 1) == 1, "another topic's is not")
             cluster.create_topic("STRANGE", 2)
             answer = client.request(remoting.SEND_V2, remoting.send_fields("STRANGE", 1), b"anew")
             check(answer.code == 0 and answer.ext["queueOffset"] == "0", f"{answer}")
@@ -366,5 +362,5 @@ def many_calls_at_once():
             stop.set()
             thread.join()
             check(all(answer.code == 1 for answer in answers), "a push that nobody took was answered as done")
-            check(max_offset(replier, "DefaultCluster_REPLY_TOPIC") == 5000, "all are stored")
+            check(remoting.max_offset(replier, "DefaultCluster_REPLY_TOPIC") == 5000, "all are stored")
             check(b'"clientCalls":"0"' in replier.request(28, {}).body, "calls are left")

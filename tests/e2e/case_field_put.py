@@ -30,10 +30,6 @@ def batch_fields(topic, queue, properties=""):
     return {**remoting.send_fields(topic, queue, properties), "m": True}
 
 
-def max_offset(connection, topic, queue=0):
-    return int(connection.request(remoting.MAX_OFFSET, {"topic": topic, "queueId": queue}).ext["offset"])
-
-
 def pulled(connection, topic, subscription, queue=0):
     answer = connection.request(remoting.PULL, {**remoting.pull_fields(topic, queue, 0), "subscription": subscription})
     return [record.body for record in remoting.records(answer.body)] if answer.code == 0 else []
@@ -73,12 +69,12 @@ def p3_delay_levels_that_are_no_numbers():
                                "DELAY\x0199999999999", "DELAY\x011.0", "DELAY", "\x01", "\x02", "\x02\x02\x01\x02", "TAGS\x01A\x02DELAY\x01x\x02"):
                 put(connection, "T", 0, properties.encode(), properties)
                 stored += 1
-                check(max_offset(connection, "T") == stored, f"{properties!r} was delayed")
+                check(remoting.max_offset(connection, "T") == stored, f"{properties!r} was delayed")
             for number, properties in enumerate(("DELAY\x011", "DELAY\x011\x02", "TAGS\x01A\x02DELAY\x011\x02KEYS\x01k", "DELAY\x01x\x02DELAY\x011")):
                 put(connection, "T", 0, b"late", properties)
-                check(max_offset(connection, "SCHEDULE_TOPIC_XXXX", 0) == number + 1, f"{properties!r} was not delayed")
+                check(remoting.max_offset(connection, "SCHEDULE_TOPIC_XXXX", 0) == number + 1, f"{properties!r} was not delayed")
             put(connection, "T", 0, b"late", "DELAY\x0199\x02")  # beyond the last level: the last
-            check(max_offset(connection, "SCHEDULE_TOPIC_XXXX", 1) == 1 and max_offset(connection, "T") == stored, "a level beyond the last")
+            check(remoting.max_offset(connection, "SCHEDULE_TOPIC_XXXX", 1) == 1 and remoting.max_offset(connection, "T") == stored, "a level beyond the last")
             for record in remoting.read_queue(connection, "T", 0):
                 check(remoting.parse_properties(record.properties)["CLUSTER"] == "DefaultCluster", record.properties)
 
@@ -97,7 +93,7 @@ def p4_separators_inside_of_values():
                                              "commitLogOffset": int(half.ext["msgId"][-16:], 16), "commitOrRollback": 8, "fromTransactionCheck": False,
                                              "msgId": "U", "transactionId": "U"})
             check(answer.code == 0, f"commit: {answer}")
-            wait_for("the delayed one", 5, lambda: max_offset(connection, "T") == 3)
+            wait_for("the delayed one", 5, lambda: remoting.max_offset(connection, "T") == 3)
             found = {record.body: remoting.parse_properties(record.properties) for record in remoting.read_queue(connection, "T", 0)}
             check(set(found) == {b"now", b"late", b"half"}, f"{set(found)}")
             for body, properties in found.items():
@@ -119,11 +115,11 @@ def p5_plain_sends_to_a_retry_topic():
             for client, fields, dies in ((connection, {"j": 0}, False), (connection, {"j": None}, False), (connection, {"j": 4}, False),
                                          (connection, {"j": 5}, True), (connection, {"j": 2, "l": 2}, True), (connection, {"j": 7, "l": 8}, False),
                                          (connection, {"j": 0, "l": 0}, True), (old, {"j": 2, "l": 2}, False), (old, {"j": 5, "l": 99}, True)):
-                before = max_offset(connection, "%RETRY%g")
+                before = remoting.max_offset(connection, "%RETRY%g")
                 put(client, "%RETRY%g", 0, b"again", "DELAY\x011" if dies else "", **fields)
                 dead += dies
-                check(max_offset(connection, "%RETRY%g") == before + (not dies) and max_offset(connection, "%DLQ%g") == dead, f"{fields}")
-            check(max_offset(connection, "SCHEDULE_TOPIC_XXXX") == 0, "a dead letter is delayed")
+                check(remoting.max_offset(connection, "%RETRY%g") == before + (not dies) and remoting.max_offset(connection, "%DLQ%g") == dead, f"{fields}")
+            check(remoting.max_offset(connection, "SCHEDULE_TOPIC_XXXX") == 0, "a dead letter is delayed")
             put(connection, "%RETRY%fresh", 0, j=1)
             answer = send(connection, "%RETRY%g", 0, m=True)
             check(answer.code == 13 and "retry group" in answer.remark, f"{answer}")
@@ -156,7 +152,7 @@ def p6_system_topics_are_left_alone():
                                              "commitLogOffset": int(half.ext["msgId"][-16:], 16), "commitOrRollback": 8, "fromTransactionCheck": False,
                                              "msgId": "U", "transactionId": "U"})
             check(answer.code == 0, f"commit: {answer}")
-            wait_for("both", 5, lambda: max_offset(connection, "T") == 2)
+            wait_for("both", 5, lambda: remoting.max_offset(connection, "T") == 2)
             check(sorted(record.body for record in remoting.read_queue(connection, "T", 0)) == [b"half", b"late"], "both are delivered")
 
 

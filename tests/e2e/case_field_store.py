@@ -32,13 +32,9 @@ def bodies(records):
     return [record.body for record in records]
 
 
-def max_offset(connection, topic="T", queue=0):
-    return int(connection.request(remoting.MAX_OFFSET, {"topic": topic, "queueId": queue}).ext["offset"])
-
-
 def is_whole(connection, count, topic="T"):
     """Each message at its place, and found by both of its keys."""
-    check(max_offset(connection, topic) == count, f"max offset {max_offset(connection, topic)} of {count}")
+    check(remoting.max_offset(connection, topic) == count, f"max offset {remoting.max_offset(connection, topic)} of {count}")
     check(connection.request(remoting.MIN_OFFSET, {"topic": topic, "queueId": 0}).ext["offset"] == "0", "min offset")
     check(bodies(remoting.read_queue(connection, topic, 0)) == [b"%d" % i for i in range(count)], "messages are missing or moved")
     for i in (0, 1, 2500, 2998, 2999, 3000, 3001, count - 1):
@@ -197,7 +193,7 @@ def c13_many_small_entries_in_the_last_segment():
             cluster.restart(0)
             cluster.leader(30)
             with remoting.Connection(cluster.broker(0), 20.0) as connection:
-                check(max_offset(connection) == total, f"{max_offset(connection)} of {total}")
+                check(remoting.max_offset(connection, "T") == total, f"{remoting.max_offset(connection, 'T')} of {total}")
                 check([record.offset for record in remoting.read_queue(connection, "T", 0)] == list(range(total)), "walked")
 
 
@@ -219,7 +215,7 @@ def c7_the_index_cannot_be_written():
                 pass
             lines = len(cluster.output(0).splitlines())
             fill(connection, first=1000, count=3000)
-            check(max_offset(connection) == 4000 and len(remoting.read_queue(connection, "T", 0)) == 4000, "sends or reads stopped")
+            check(remoting.max_offset(connection, "T") == 4000 and len(remoting.read_queue(connection, "T", 0)) == 4000, "sends or reads stopped")
             check(runtime("messagesNotIndexed") > 0, "no alarm is counted")
             check(len(cluster.output(0).splitlines()) - lines < 20, "a line for each message")
             check(bodies(query(connection, "k5")) == [b"5"], "what was indexed before")
@@ -227,7 +223,7 @@ def c7_the_index_cannot_be_written():
             os.rename(folder + ".away", folder)
 
             def again():
-                number = max_offset(connection)
+                number = remoting.max_offset(connection, "T")
                 fill(connection, first=number, count=1)
                 return bodies(query(connection, f"k{number}")) == [b"%d" % number]
             wait_for("the index to go on", 20, again)

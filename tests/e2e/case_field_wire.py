@@ -187,7 +187,7 @@ def w10_one_answer_for_each_send():
         count = 1000
         for node in (leader, (leader + 1) % 3):
             with remoting.Connection(cluster.broker(node), 10.0) as connection:
-                start = int(connection.request(remoting.MAX_OFFSET, {"topic": "T", "queueId": 0}).ext["offset"])
+                start = remoting.max_offset(connection, "T")
 
                 def answers(frames, oneway, connection=connection):
                     seen = []
@@ -210,5 +210,5 @@ def w10_one_answer_for_each_send():
                 seen = answers([bad] * 20, False)
                 check(sorted(seen) == list(range(100000, 100020)), f"{len(seen)} answers to 20 refused sends")
                 check(answers([good, bad] * (count // 2), True) == [], "a one-way send was answered")
-                wait_for("the one-way sends", 10, lambda connection=connection, start=start: int(connection.request(
-                    remoting.MAX_OFFSET, {"topic": "T", "queueId": 0}).ext["offset"]) == start + count + count // 2)
+                wait_for("the one-way sends", 10,
+                         lambda connection=connection, start=start: remoting.max_offset(connection, "T") == start + count + count // 2)

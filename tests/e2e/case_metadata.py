@@ -369,7 +369,7 @@ def nothing_of_a_deleted_topic_remains():
             time.sleep(0.5)
             found = [record.body for queue in range(2) for record in remoting.read_queue(client, "T", queue)]
             check(found == [b"new"], f"in the new topic: {found}")
-            check(int(client.request(remoting.MAX_OFFSET, {"topic": "T", "queueId": 0}).ext["offset"]) == 0, "queue 0 of the new topic")
+            check(remoting.max_offset(client, "T") == 0, "queue 0 of the new topic")
         table, _ = wait_for("equal tables", 5, lambda: alike(cluster))
         check("T@g" not in table["offsets"]["offsetTable"], f"offsets of the old topic: {table['offsets']}")
         log = cluster.output(leader)

@@ -20,10 +20,6 @@ def property_of(record, name):
     return found.get(name)
 
 
-def max_offset(client, topic):
-    return int(client.request(remoting.MAX_OFFSET, {"topic": topic, "queueId": 0}).ext["offset"])
-
-
 def make_group(client, group, retry_max_times=16):
     answer = client.request(UPDATE_GROUP, None, b'{"groupName":"%s","retryMaxTimes":%d,"retryQueueNums":1}' % (group.encode(), retry_max_times))
     check(answer.code == 0, f"200: {answer}")
@@ -59,7 +55,7 @@ def send_backs_and_dead_letters():
             for times, delay_ms in ((1, 1000), (2, 2000)):
                 begin = time.time() * 1000
                 back(position)
-                wait_for(f"retry {times}", 10, lambda: max_offset(client, "%RETRY%g") == times)  # pylint: disable=cell-var-from-loop
+                wait_for(f"retry {times}", 10, lambda: remoting.max_offset(client, "%RETRY%g") == times)  # pylint: disable=cell-var-from-loop
                 record = remoting.read_queue(client, "%RETRY%g", 0)[-1]
                 check(record.body == b"two" and record.reconsume_times == times and record.topic == "%RETRY%g", f"retry {times}")
                 check(record.store_ms >= begin + delay_ms - 1, f"retry {times} came after {record.store_ms - begin:.0f} ms")
@@ -79,20 +75,20 @@ def send_backs_and_dead_letters():
                 fields = {**remoting.send_fields("%RETRY%g", 0, "DELAY\x013\x02RETRY_TOPIC\x01T"), "j": times}
                 if limit is not None:
                     fields["l"] = limit
-                before = max_offset(client, "%DLQ%g")
+                before = remoting.max_offset(client, "%DLQ%g")
                 check(client.request(remoting.SEND_V2, fields, b"ordered").code == 0, "send to the retry topic")
-                check(max_offset(client, "%DLQ%g") == before + (expected == "%DLQ%g"), f"R4: {times} of {limit} went elsewhere than to {expected}")
+                check(remoting.max_offset(client, "%DLQ%g") == before + (expected == "%DLQ%g"), f"R4: {times} of {limit} went elsewhere than to {expected}")
                 if expected == "%DLQ%g":
                     check(property_of(remoting.read_queue(client, "%DLQ%g", 0)[-1], "DELAY") is None, "R4: delayed")
 
             # R5
-            wait_for("the one of R4 that is not dead", 10, lambda: max_offset(client, "%RETRY%g") == 3)
+            wait_for("the one of R4 that is not dead", 10, lambda: remoting.max_offset(client, "%RETRY%g") == 3)
             limit = 4 * 1024 * 1024
             body = b"x" * limit
             position, _ = send(body, "K\x01" + "v" * 32000)
-            before = max_offset(client, "%RETRY%g")
+            before = remoting.max_offset(client, "%RETRY%g")
             back(position, delayLevel=1)
-            wait_for("the greatest message again", 10, lambda: max_offset(client, "%RETRY%g") == before + 1)
+            wait_for("the greatest message again", 10, lambda: remoting.max_offset(client, "%RETRY%g") == before + 1)
             check(remoting.read_queue(client, "%RETRY%g", 0, before)[0].body == body, "R5")
 
             # R7
@@ -105,17 +101,17 @@ def send_backs_and_dead_letters():
             back(position, "none")
             # More retry queues than the retry topic, which was made before, has: none goes where nobody reads.
             check(client.request(UPDATE_GROUP, None, b'{"groupName":"g","retryQueueNums":16}').code == 0, "200")
-            before = max_offset(client, "%RETRY%g")
+            before = remoting.max_offset(client, "%RETRY%g")
             for _ in range(20):
                 back(position, delayLevel=1)
-            wait_for("all in the one queue", 5, lambda: max_offset(client, "%RETRY%g") == before + 20)
+            wait_for("all in the one queue", 5, lambda: remoting.max_offset(client, "%RETRY%g") == before + 20)
             # As many as the group says, when it is the first to say so.
             check(client.request(UPDATE_GROUP, None, b'{"groupName":"many","retryQueueNums":4}').code == 0, "200")
             for _ in range(20):
                 back(position, "many", delayLevel=1)
 
             def spread():
-                return [int(client.request(remoting.MAX_OFFSET, {"topic": "%RETRY%many", "queueId": queue}).ext["offset"]) for queue in range(5)]
+                return [remoting.max_offset(client, "%RETRY%many", queue) for queue in range(5)]
             wait_for("the queues of the other group", 5, lambda: sum(spread()) == 20)
             check(spread()[4] == 0 and sum(count > 0 for count in spread()) > 1, f"{spread()}")
             answer = client.request(SEND_BACK, {k: v for k, v in back_fields(position).items() if k != "offset"})
@@ -135,15 +131,15 @@ def send_back_of_committed_and_compressed_messages():
             committed = remoting.read_queue(client, "T", 0)[0]
             check(committed.sys_flag & 0xF == 8 | 1, f"flags {committed.sys_flag}")
             check(client.request(SEND_BACK, back_fields(committed.position, delayLevel=1)).code == 0, "send-back")
-            wait_for("the retry", 10, lambda: max_offset(client, "%RETRY%g") == 1)
+            wait_for("the retry", 10, lambda: remoting.max_offset(client, "%RETRY%g") == 1)
             record = remoting.read_queue(client, "%RETRY%g", 0)[0]
             check(record.body == body and record.sys_flag & 1 == 1, "R6: body and flag")
-            check(max_offset(client, "RMQ_SYS_TRANS_HALF_TOPIC") == 1, "R6: it went to the half topic")
+            check(remoting.max_offset(client, "RMQ_SYS_TRANS_HALF_TOPIC") == 1, "R6: it went to the half topic")
             # An old client's way: the message sent again, TRAN_MSG and all.
             fields = {**remoting.send_fields("%RETRY%g", 0, "TRAN_MSG\x01true\x02PGROUP\x01p\x02DELAY\x011\x02RETRY_TOPIC\x01T"), "j": 1}
             check(client.request(remoting.SEND_V2, fields, b"again").code == 0, "send")
-            wait_for("the second retry", 10, lambda: max_offset(client, "%RETRY%g") == 2)
-            check(max_offset(client, "RMQ_SYS_TRANS_HALF_TOPIC") == 1, "R6: a retry went to the half topic")
+            wait_for("the second retry", 10, lambda: remoting.max_offset(client, "%RETRY%g") == 2)
+            check(remoting.max_offset(client, "RMQ_SYS_TRANS_HALF_TOPIC") == 1, "R6: a retry went to the half topic")
 
 
 @case

@@ -239,6 +239,10 @@ def records(body):
         at += record.size
 
 
+def max_offset(connection, topic, queue=0):
+    return int(connection.request(MAX_OFFSET, {"topic": topic, "queueId": queue}).ext["offset"])
+
+
 def read_queue(connection, topic, queue, start=0):
     """All records of a queue, from start to its maximum."""
     answer = connection.request(MAX_OFFSET, {"topic": topic, "queueId": queue})
