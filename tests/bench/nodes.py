@@ -60,7 +60,7 @@ class BenchCluster(Cluster):
         return [self.broker(i) for i in range(self.nodes)]
 
     def table(self, node, timeout=2.0):
-        return runtime_table(self.broker(node), timeout)
+        return self.runtime_table(node, timeout)
 
     def fdatasyncs(self):
         """Calls of each node since its start."""
@@ -103,12 +103,6 @@ class BenchCluster(Cluster):
             except (OSError, ValueError, KeyError):
                 return None
         return wait_for("all members in sync", seconds, look)[0][0]
-
-
-def runtime_table(address, timeout=2.0):
-    answer = remoting.ask(address, remoting.RUNTIME_INFO, timeout=timeout)
-    check(answer.code == 0, lambda: f"runtime info of {address}: {answer}")
-    return json.loads(answer.body)["table"]
 
 
 class JavaCluster:

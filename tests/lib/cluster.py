@@ -197,7 +197,9 @@ class Cluster:
 
     def runtime_table(self, node=0, timeout=10.0):
         """What a broker says of itself."""
-        return json.loads(remoting.ask(self.broker(node), remoting.RUNTIME_INFO, {}, timeout=timeout).body)["table"]
+        answer = remoting.ask(self.broker(node), remoting.RUNTIME_INFO, {}, timeout=timeout)
+        check(answer.code == 0, lambda: f"runtime info of node {node}: {answer}")
+        return json.loads(answer.body)["table"]
 
     def runtime(self, key, node=0):
         """One number of it."""
