@@ -35,11 +35,6 @@ def pulled(connection, topic, subscription, queue=0):
     return [record.body for record in remoting.records(answer.body)] if answer.code == 0 else []
 
 
-def topic_fields(name, queues=1):
-    return {"topic": name, "defaultTopic": "TBW102", "readQueueNums": queues, "writeQueueNums": queues, "perm": 6, "topicFilterType": "SINGLE_TAG",
-            "topicSysFlag": 0, "order": False}
-
-
 @case
 def p2_batch_members_end_with_a_tag():
     """P2: members whose property string has no separator at its end keep their tag, whatever the broker or the batch adds."""
@@ -145,7 +140,7 @@ def p6_system_topics_are_left_alone():
                         answer = send(client, topic, 0, **fields)
                         check(answer.code == 16 and answer.remark == f"Sending message to topic[{topic}] is forbidden.", f"{answer}")
                 for topic in (*NO_SEND, "TBW102", "DefaultCluster", "broker-a", "BenchmarkTest", "RMQ_SYS_TRACE_TOPIC", "rmq_sys_any"):
-                    for code, fields in ((remoting.CREATE_TOPIC, topic_fields(topic)), (DELETE_TOPIC, {"topic": topic})):
+                    for code, fields in ((remoting.CREATE_TOPIC, remoting.topic_fields(topic)), (DELETE_TOPIC, {"topic": topic})):
                         answer = client.request(code, fields)
                         check(answer.code == 1 and answer.remark == f"The topic[{topic}] is conflict with system topic.", f"{code}: {answer}")
             answer = connection.request(37, {"producerGroup": "p", "tranStateTableOffset": half.ext["queueOffset"],
@@ -374,7 +369,7 @@ def p14_limits_of_names_are_the_same_everywhere():
         with remoting.Connection(cluster.broker(0)) as connection:
             for size in (1, 127, 128, 255, 256):
                 name = "T" * size
-                for what, answer in (("created", connection.request(remoting.CREATE_TOPIC, topic_fields(name))), ("sent to", send(connection, name)),
+                for what, answer in (("created", connection.request(remoting.CREATE_TOPIC, remoting.topic_fields(name))), ("sent to", send(connection, name)),
                                      ("sent to as a batch", send(connection, name, 0, remoting.batch_body([(b"1", "")]), m=True))):
                     if size <= TOPIC_MAX:
                         check(answer.code == 0, f"a topic of {size} is not {what}: {answer}")

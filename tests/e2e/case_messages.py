@@ -28,8 +28,7 @@ def java_hash(text):
 
 
 def make_topic(connection, name, queues=1, filter_type="SINGLE_TAG"):
-    answer = connection.request(remoting.CREATE_TOPIC, {"topic": name, "defaultTopic": "TBW102", "readQueueNums": queues, "writeQueueNums": queues, "perm": 6,
-                                                        "topicFilterType": filter_type, "topicSysFlag": 0, "order": False})
+    answer = connection.request(remoting.CREATE_TOPIC, {**remoting.topic_fields(name, queues), "topicFilterType": filter_type})
     check(answer.code == 0, f"topic: {answer}")
 
 

@@ -160,11 +160,9 @@ def refusals_of_send_backs():
         asker.config(brokerPermission=6)
         for offset in (1 << 50, position + 1, position - 48, 0, -1):
             refused("no such record", 1, f"look message by offset failed, {offset}", offset=offset)
-        fields = {"topic": "%RETRY%g", "defaultTopic": "TBW102", "readQueueNums": 1, "writeQueueNums": 1, "perm": 4, "topicFilterType": "SINGLE_TAG",
-                  "topicSysFlag": 0, "order": False}
-        asker.done(remoting.CREATE_TOPIC, fields)
+        asker.done(remoting.CREATE_TOPIC, remoting.topic_fields("%RETRY%g", perm=4))
         refused("a retry topic that is read only", 16, "the topic[%RETRY%g] sending message is forbidden", offset=1 << 50)
-        asker.done(remoting.CREATE_TOPIC, {**fields, "perm": 6})
+        asker.done(remoting.CREATE_TOPIC, remoting.topic_fields("%RETRY%g"))
         asker.done(UPDATE_GROUP, None, b'{"groupName":"none","retryQueueNums":0}')
         asker.done(SEND_BACK, {**good, "group": "none", "offset": 1 << 50})  # dropped, as the group wants no retries
         asker.done(SEND_BACK, good)
@@ -202,9 +200,7 @@ def refusals_of_pulls():
         asker.done(UPDATE_GROUP, None, b'{"groupName":"off","consumeEnable":false}')
         refused("a group that is switched off", 16, "subscription group no permission, off", topic="none", consumerGroup="off")
         refused("an unknown topic", 17, f"topic[none] not exist, apply first please!{FAQ}", topic="none")
-        fields = {"topic": "W", "defaultTopic": "TBW102", "readQueueNums": 1, "writeQueueNums": 1, "perm": 2, "topicFilterType": "SINGLE_TAG",
-                  "topicSysFlag": 0, "order": False}
-        asker.done(remoting.CREATE_TOPIC, fields)
+        asker.done(remoting.CREATE_TOPIC, remoting.topic_fields("W", perm=2))
         refused("a topic that is write only", 16, "the topic[W] pulling message is forbidden", topic="W", queueId=9)
         for queue in (2, -1, 2**31 - 1):
             illegal = rf"queueId\[{queue}\] is illegal, topic:\[T\] topicConfig.readQueueNums:\[2\] consumer:\[/?127.0.0.1:\d+\]"

@@ -296,9 +296,7 @@ def permission_of_topic_and_broker():
     """N12: what the route allows is what both allow, and it follows a change of either at once."""
     with name_servers(1) as servers, Cluster(nodes=1, namesrv=servers[0].address) as cluster:
         def topic(name, perm):
-            answer = remoting.ask(cluster.broker(0), remoting.CREATE_TOPIC,
-                                  {"topic": name, "defaultTopic": "TBW102", "readQueueNums": 1, "writeQueueNums": 1, "perm": perm,
-                                   "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": False})
+            answer = remoting.ask(cluster.broker(0), remoting.CREATE_TOPIC, remoting.topic_fields(name, perm=perm))
             check(answer.code == 0, f"topic {name}: {answer}")
 
         def perm(name):

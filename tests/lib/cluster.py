@@ -206,9 +206,7 @@ class Cluster:
         return int(self.runtime_table(node)[key].split()[0])
 
     def create_topic(self, topic, queues=4):
-        answer = remoting.ask(self.broker(self.leader()), remoting.CREATE_TOPIC,
-                              {"topic": topic, "defaultTopic": "TBW102", "readQueueNums": queues, "writeQueueNums": queues, "perm": 6,
-                               "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": False})
+        answer = remoting.ask(self.broker(self.leader()), remoting.CREATE_TOPIC, remoting.topic_fields(topic, queues))
         check(answer.code == 0, f"topic {topic}: {answer}")
 
     def send(self, topic, queue, body, properties="", node=None):

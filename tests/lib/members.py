@@ -157,9 +157,7 @@ class JavaBroker:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def create_topic(self, topic, queues=4):
-        answer = remoting.ask(self.broker(), remoting.CREATE_TOPIC,
-                              {"topic": topic, "defaultTopic": "TBW102", "readQueueNums": queues, "writeQueueNums": queues, "perm": 6,
-                               "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": False})
+        answer = remoting.ask(self.broker(), remoting.CREATE_TOPIC, remoting.topic_fields(topic, queues))
         check(answer.code == 0, f"topic {topic}: {answer}")
         wait_for("the topic's route", 15, lambda: remoting.ask(self.namesrv_addr, remoting.ROUTE, {"topic": topic}).code == 0)
 

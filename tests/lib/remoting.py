@@ -178,6 +178,11 @@ def send_fields(topic, queue, properties="", group="e2e-producer", default_topic
             "i": properties, "j": 0, "k": False, "m": False}
 
 
+def topic_fields(topic, queues=1, perm=6):
+    return {"topic": topic, "defaultTopic": "TBW102", "readQueueNums": queues, "writeQueueNums": queues, "perm": perm, "topicFilterType": "SINGLE_TAG",
+            "topicSysFlag": 0, "order": False}
+
+
 def pull_fields(topic, queue, offset, group="e2e-consumer", hold_ms=0, count=32):
     return {"consumerGroup": group, "topic": topic, "queueId": queue, "queueOffset": offset, "maxMsgNums": count,
             "sysFlag": 4 | (2 if hold_ms else 0), "commitOffset": 0, "suspendTimeoutMillis": hold_ms, "subscription": "*", "subVersion": 0,
