@@ -189,8 +189,11 @@ def q4_an_idle_group_sleeps():
 
 
 def addresses(cluster, node):
-    """Of each broker in a name server's cluster list: id -> address."""
-    answer = remoting.ask(cluster.namesrv(node), 106, {})
+    """Of each broker in a name server's cluster list: id -> address. None: it lists nothing, or a node that was just started does not listen yet."""
+    try:
+        answer = remoting.ask(cluster.namesrv(node), 106, {})
+    except ConnectionRefusedError:
+        return None
     if answer.code != 0:
         return None
     text = answer.body.decode()
