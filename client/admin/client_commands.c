@@ -1,7 +1,6 @@
 /* What runs at the other end (org.apache.rocketmq.tools.command.consumer.ConsumerStatusSubCommand, .producer.ProducerSubCommand). */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>

@@ -1,7 +1,6 @@
 /* Where groups stand: setting it back or forward, copying it, and what flows (org.apache.rocketmq.tools.command.offset, .consumer, .stats, and
  * BrokerConsumeStatsSubCommad). */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "client/admin/admin_ask.h"
 #include "proto/request_code.h"

@@ -1,6 +1,5 @@
 /* Topics: make, change, delete, list (org.apache.rocketmq.tools.command.topic). */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "client/admin/admin_ask.h"
 #include "proto/request_code.h"
