@@ -660,7 +660,8 @@ void dledger_commit_log_note_damage(struct dledger_commit_log *log, int64_t phys
 
 void dledger_commit_log_unpin(struct dledger_commit_log *log, struct mapped_file *pinned)
 {
-    mapped_file_unpin(&log->replica.ledger.data, pinned);
+    (void)log;
+    mapped_file_unpin(pinned);
 }
 
 int dledger_commit_log_transfer(struct dledger_commit_log *log, const char *to_id, struct error *error)

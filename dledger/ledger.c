@@ -505,7 +505,7 @@ void ledger_close(struct ledger *ledger)
 {
     assert(!ledger->reserving);
     for (int i = 0; i < ledger->sync_count; i++)
-        mapped_file_unpin(&ledger->data, ledger->sync_files[i]);
+        mapped_file_unpin(ledger->sync_files[i]);
     mapped_file_queue_close(&ledger->data);
     mapped_file_queue_close(&ledger->index);
     pthread_mutex_destroy(&ledger->reserve_lock);

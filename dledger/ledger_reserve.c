@@ -290,7 +290,7 @@ void ledger_reservation_done(struct ledger *ledger, const struct ledger_reservat
     } else if (job->result != -ECANCELED) {
         room_failed(ledger, job->result, file, start);
     }
-    mapped_file_unpin(&ledger->data, file);
+    mapped_file_unpin(file);
 }
 
 /* ---- making durable ---- */
@@ -359,7 +359,7 @@ int64_t ledger_sync_done(struct ledger *ledger, const struct ledger_sync *sync)
             ledger->synced_position = position;
     }
     for (int i = 0; i < ledger->sync_count; i++)
-        mapped_file_unpin(&ledger->data, ledger->sync_files[i]);
+        mapped_file_unpin(ledger->sync_files[i]);
     ledger->sync_count = 0;
     ledger->sync_out = false;
     return ledger->synced_index;

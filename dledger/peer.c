@@ -48,7 +48,6 @@ struct peer_connection {
 
 struct peer_write {
     uv_write_t request;
-    struct peer_network *network;
     struct mapped_file *pinned;
     uint8_t header[PEER_HEADER_SIZE];
     uint8_t copy[];
@@ -174,7 +173,7 @@ static void on_written(uv_write_t *request, int status)
     struct peer_connection *connection = request->handle->data;
 
     if (write->pinned != NULL)
-        mapped_file_unpin(&write->network->replica->ledger.data, write->pinned);
+        mapped_file_unpin(write->pinned);
     free(write);
     if (status < 0)
         connection_close(connection);
@@ -215,7 +214,6 @@ static void connection_send(struct peer_connection *connection, const uint8_t he
         return;
     }
     write->request.data = write;
-    write->network = network;
     write->pinned = file;
     if (file != NULL)
         mapped_file_pin(file);
@@ -230,7 +228,7 @@ static void connection_send(struct peer_connection *connection, const uint8_t he
         buffers[count++] = uv_buf_init((char *)(uintptr_t)(file != NULL ? body + body_done : write->copy), (unsigned)(size - body_done));
     if (uv_write(&write->request, stream, buffers, count, on_written) != 0) {
         if (file != NULL)
-            mapped_file_unpin(data, file);
+            mapped_file_unpin(file);
         free(write);
         connection_close(connection);
     }
@@ -417,7 +415,6 @@ static bool write_dledger(struct peer_connection *connection, struct slice frame
     buffer = uv_buf_init((char *)write->copy, (unsigned)frame.size);
     memcpy(write->copy, frame.data, frame.size);
     write->request.data = write;
-    write->network = connection->network;
     write->pinned = NULL;
     if (uv_write(&write->request, (uv_stream_t *)&connection->tcp, &buffer, 1, on_written) != 0) {
         free(write);

@@ -141,7 +141,7 @@ void replica_scrubbed(struct replica *replica)
     struct ledger *ledger = &replica->ledger;
     char where[512];
 
-    mapped_file_unpin(&ledger->data, scrub->file);
+    mapped_file_unpin(scrub->file);
     scrub->out = false;
     ledger_describe(ledger, scrub->position, where, sizeof where);
     if (scrub->result != 0 || scrub->damaged) {

@@ -162,7 +162,7 @@ bool message_store_is_cold(struct message_store *store, struct slice topic, int3
         return false;
     consume_queue_bytes(queue, offset, READ_AHEAD_UNITS, &file, &address, &size);
     mapped_file_pin(file);
-    *pages = (struct message_store_pages){store->env, file, queue->files.file_size, address, size};
+    *pages = (struct message_store_pages){store->env, file, address, size};
     return true;
 }
 
@@ -173,8 +173,6 @@ void message_store_read_pages(const struct message_store_pages *pages)
 
 void message_store_release_pages(struct message_store_pages *pages)
 {
-    /* The queue itself may be gone: its topic was deleted meanwhile. */
-    struct mapped_file_queue stub = {.env = pages->env, .file_size = pages->file_size, .writable_map = true};
-    mapped_file_unpin(&stub, pages->file);
+    mapped_file_unpin(pages->file); /* the queue itself may be gone: its topic was deleted meanwhile */
     pages->file = NULL;
 }

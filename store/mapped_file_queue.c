@@ -55,13 +55,25 @@ static int grow(struct mapped_file_queue *queue)
     return 0;
 }
 
-static void release(struct mapped_file_queue *queue, struct mapped_file *file)
+static struct mapped_file *file_new(struct mapped_file_queue *queue, uint64_t start)
+{
+    struct mapped_file *file = calloc(1, sizeof *file);
+    if (file == NULL)
+        return NULL;
+    file->env = queue->env;
+    file->start = start;
+    file->size = queue->file_size;
+    file->queue = queue;
+    return file;
+}
+
+static void release(struct mapped_file *file)
 {
     mapped_file_pool_remove(file);
     if (file->map != NULL)
-        queue->env->ops->unmap(queue->env, file->map, queue->file_size);
+        file->env->ops->unmap(file->env, file->map, file->size);
     if (file->file != NULL)
-        env_close(queue->env, file->file);
+        env_close(file->env, file->file);
     free(file);
 }
 
@@ -69,11 +81,9 @@ static void release(struct mapped_file_queue *queue, struct mapped_file *file)
 static int map_file(struct mapped_file_queue *queue, uint64_t start, struct env_file *handle, struct mapped_file **out)
 {
     int error_number = ENOMEM;
-    struct mapped_file *file = calloc(1, sizeof *file);
+    struct mapped_file *file = file_new(queue, start);
     if (file == NULL)
         goto fail;
-    file->start = start;
-    file->queue = queue;
     file->map = queue->env->ops->map(queue->env, handle, queue->file_size, queue->writable_map, &error_number);
     if (file->map == NULL)
         goto fail;
@@ -95,7 +105,7 @@ fail:
 static void close_all(struct mapped_file_queue *queue)
 {
     for (size_t i = 0; i < queue->count; i++)
-        release(queue, queue->files[i]);
+        release(queue->files[i]);
     free(queue->files);
     free(queue->dir);
     memset(queue, 0, sizeof *queue);
@@ -169,13 +179,11 @@ static int by_start(const void *a, const void *b)
 static int map_later(struct mapped_file_queue *queue, uint64_t start, bool last, struct env_file *handle, struct mapped_file_window *window,
                      struct mapped_file **out)
 {
-    struct mapped_file *file = calloc(1, sizeof *file);
+    struct mapped_file *file = file_new(queue, start);
     if (file == NULL || !last)
         env_close(queue->env, handle);
     if (file == NULL)
         return -ENOMEM;
-    file->start = start;
-    file->queue = queue;
     if (last) {
         window->handle = handle;
         window->start = start;
@@ -501,7 +509,7 @@ int mapped_file_queue_add(struct mapped_file_queue *queue, uint64_t position, st
         rv = dir_changed(queue);
     if (rv != 0) {
         if (file != NULL)
-            release(queue, file);
+            release(file);
         env->ops->unlink(env, path);
         return add_failed(queue, error, rv, "map", path);
     }
@@ -541,7 +549,7 @@ static int drop(struct mapped_file_queue *queue, struct mapped_file *file, struc
     file->dropped = true;
     mapped_file_pool_remove(file); /* the queue may go before the last pin does */
     if (file->pins == 0)
-        release(queue, file);
+        release(file);
     return 0;
 }
 
@@ -607,10 +615,10 @@ void mapped_file_pin(struct mapped_file *file)
     file->pins++;
 }
 
-void mapped_file_unpin(struct mapped_file_queue *queue, struct mapped_file *file)
+void mapped_file_unpin(struct mapped_file *file)
 {
     assert(file->pins > 0);
     file->pins--;
     if (file->pins == 0 && file->dropped)
-        release(queue, file);
+        release(file);
 }

@@ -14,9 +14,11 @@
 struct mapped_file_queue;
 
 struct mapped_file {
+    struct env *env;
     uint64_t start;        /* position of its first byte */
+    uint64_t size;         /* its queue's file_size */
     struct env_file *file; /* NULL for writable-mapped files: closed once mapped, so that open files stay bounded */
-    uint8_t *map;          /* file_size bytes; NULL where it is not mapped now: see mapped_file_queue_map() */
+    uint8_t *map;          /* size bytes; NULL where it is not mapped now: see mapped_file_queue_map() */
     uint32_t pins;         /* readers that must not lose the mapping (answers not yet written) */
     bool dropped;          /* deleted while pinned: unmapped by the last unpin */
     bool used;             /* since its pool last looked */
@@ -99,7 +101,8 @@ int mapped_file_queue_destroy(struct mapped_file_queue *queue, struct error *err
 
 /* It must be mapped. */
 void mapped_file_pin(struct mapped_file *file);
-void mapped_file_unpin(struct mapped_file_queue *queue, struct mapped_file *file);
+/* Its queue may be gone by then. */
+void mapped_file_unpin(struct mapped_file *file);
 
 /* "00000000001073741824" */
 void mapped_file_name(uint64_t start, char out[21]);

@@ -152,7 +152,6 @@ void message_store_get_message(struct message_store *store, struct slice topic, 
 struct message_store_pages {
     struct env *env;
     struct mapped_file *file;
-    uint64_t file_size;
     uint8_t *address;
     size_t size;
 };

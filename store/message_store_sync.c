@@ -15,7 +15,6 @@
 
 struct message_store_sync_item {
     struct mapped_file *file; /* pinned; NULL: an index file */
-    uint64_t file_size;
     struct index_file *index; /* pinned */
     uint32_t index_count;
     bool index_whole;
@@ -89,7 +88,6 @@ static bool collect_queue(struct message_store_sync_job *job, const struct consu
             return false;
         mapped_file_pin(file);
         item->file = file;
-        item->file_size = files->file_size;
         item->address = file->map + (at - file->start);
         item->size = stop - at;
         at = stop;
@@ -136,13 +134,10 @@ static void release_job(struct message_store_sync_job *job)
 {
     for (size_t i = 0; i < job->count; i++) {
         struct message_store_sync_item *item = &job->items[i];
-        if (item->file != NULL) {
-            /* The queue itself may be gone: its topic was deleted meanwhile. */
-            struct mapped_file_queue stub = {.env = job->env, .file_size = item->file_size, .writable_map = true};
-            mapped_file_unpin(&stub, item->file);
-        } else if (item->index != NULL) {
+        if (item->file != NULL)
+            mapped_file_unpin(item->file); /* the queue itself may be gone: its topic was deleted meanwhile */
+        else if (item->index != NULL)
             index_file_unpin(item->index);
-        }
     }
     for (size_t i = 0; i < job->dir_count; i++)
         free(job->dirs[i]);

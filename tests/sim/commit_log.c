@@ -136,7 +136,8 @@ void dledger_commit_log_note_damage(struct dledger_commit_log *log, int64_t phys
 
 void dledger_commit_log_unpin(struct dledger_commit_log *log, struct mapped_file *pinned)
 {
-    mapped_file_unpin(&machine_of(log)->replica.ledger.data, pinned);
+    (void)log;
+    mapped_file_unpin(pinned);
 }
 
 int64_t dledger_commit_log_physical_offset(const struct dledger_commit_log *log, uint64_t index)

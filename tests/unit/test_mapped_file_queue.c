@@ -143,9 +143,9 @@ START_TEST(pinned_files_outlive_removal)
     ck_assert_int_eq(mapped_file_queue_trim(&queue, SIZE, &error), 0);
     ck_assert_int_ne(access(path_of("q/00000000000000000000"), F_OK), 0);
     ck_assert_mem_eq(file->map, "abc", 3);
-    mapped_file_unpin(&queue, file);
+    mapped_file_unpin(file);
     ck_assert_mem_eq(file->map, "abc", 3);
-    mapped_file_unpin(&queue, file); /* ASan sees a leak if this does not free it */
+    mapped_file_unpin(file); /* ASan sees a leak if this does not free it */
     mapped_file_queue_close(&queue);
 }
 END_TEST
