@@ -79,9 +79,9 @@ void replica_save_forgot(struct replica *replica);
 /* ---- replica_membership.c ---- */
 /* dLegerPeers; numbers by place until a log or another member knows better. */
 int replica_list_members(struct replica *replica, struct error *error);
-/* Before the driver runs: members as the log says them, the newest configuration up to its end. whole: the log is not being filled again, a node that does not
- * stand in it was removed. */
-int replica_know_members(struct replica *replica, bool whole, struct error *error);
+/* Before the driver runs: members as the log says them, the newest configuration up to its end; replica->configuration is the newest one that is not
+ * behind committed. whole: the log is not being filled again, a node that does not stand in it was removed. */
+int replica_know_members(struct replica *replica, raft_index committed, bool whole, struct error *error);
 /* While it runs: takes over what a step has changed. */
 void replica_review_configuration(struct replica *replica);
 /* Place of the member in the table, -1 = none. */

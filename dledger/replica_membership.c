@@ -207,14 +207,14 @@ static void set_removed(struct replica *replica, raft_index index)
     replica->io.hello_changed(replica->io.context);
 }
 
-int replica_know_members(struct replica *replica, bool whole, struct error *error)
+int replica_know_members(struct replica *replica, raft_index committed, bool whole, struct error *error)
 {
     struct raft_configuration newest, before;
     struct slice found = buffer_slice(&replica->configuration);
     raft_index index = replica->configuration_index;
     bool has_before = false;
 
-    for (raft_index i = index + 1; i <= raft_driver_last(&replica->driver); i++) {
+    for (raft_index i = committed + 1; i <= raft_driver_last(&replica->driver); i++) {
         struct ledger_entry entry;
         const uint8_t *bytes = ledger_entry(&replica->ledger, i - 1, &entry);
         if (bytes != NULL && entry.kind == LEDGER_ENTRY_CONFIGURATION) {

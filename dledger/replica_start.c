@@ -65,7 +65,7 @@ int replica_start_driver(struct replica *replica, raft_index committed, struct e
     if (rv == 0 && replica->phase == REPLICA_MUTE && replica->votes.term < replica->ledger.last_term)
         rv = vote_file_save(&replica->votes, replica->ledger.last_term, 0, error);
     if (rv == 0)
-        rv = replica_know_members(replica, true, error);
+        rv = replica_know_members(replica, committed, true, error);
     if (rv != 0 || replica->phase == REPLICA_REMOVED)
         return rv;
     if (rv == 0)
@@ -278,9 +278,10 @@ int replica_start(struct replica *replica, struct message_store *store, struct e
 
     replica->driver_ready = true;
     if (replica->ledger.last_index >= 0) {
-        rv = find_configuration(replica, committed == 0 ? 1 : committed, error);
+        raft_index known = committed == 0 ? 1 : committed; /* every member wrote the first entry */
+        rv = find_configuration(replica, known, error);
         if (rv == 0)
-            rv = replica_know_members(replica, false, error);
+            rv = replica_know_members(replica, known, false, error);
         if (rv != 0 && !replica_must_repair(replica))
             return rv;
         if (replica->phase == REPLICA_REMOVED)
