@@ -157,23 +157,39 @@ static void make_table(struct replica *replica, const struct raft_configuration 
     replica->io.hello_changed(replica->io.context);
 }
 
-int replica_first_configuration(struct replica *replica, struct buffer *out)
+/* Closes it in any case. rv: not 0, making it has failed already. */
+static int encode_and_close(struct raft_configuration *configuration, int rv, struct buffer *out)
 {
-    struct raft_configuration first;
     struct raft_buffer encoded;
-    int rv = 0;
 
-    raft_configuration_init(&first);
-    for (int i = 0; i < replica->listed_count && rv == 0; i++)
-        rv = raft_configuration_add(&first, (raft_id)i + 1, replica->listed[i].id, RAFT_VOTER);
     if (rv == 0)
-        rv = raft_configuration_encode(&first, &encoded);
-    raft_configuration_close(&first);
+        rv = raft_configuration_encode(configuration, &encoded);
+    raft_configuration_close(configuration);
     if (rv != 0)
         return ERROR_NO_MEMORY;
     buffer_append(out, encoded.base, encoded.len);
     raft_free(encoded.base);
     return out->failed ? ERROR_NO_MEMORY : 0;
+}
+
+int replica_first_configuration(struct replica *replica, struct buffer *out)
+{
+    struct raft_configuration first;
+    int rv = 0;
+
+    raft_configuration_init(&first);
+    for (int i = 0; i < replica->listed_count && rv == 0; i++)
+        rv = raft_configuration_add(&first, (raft_id)i + 1, replica->listed[i].id, RAFT_VOTER);
+    return encode_and_close(&first, rv, out);
+}
+
+/* Under the name that name_server() reads. */
+static int add_named(struct raft_configuration *configuration, raft_id number, const char *id, const char *address, int role)
+{
+    char text[sizeof ((struct dledger_member *)0)->id + sizeof ((struct dledger_member *)0)->address];
+
+    snprintf(text, sizeof text, "%s-%s", id, address);
+    return raft_configuration_add(configuration, number, text, role);
 }
 
 static bool decode(struct slice encoded, struct raft_configuration *configuration)
@@ -275,7 +291,6 @@ bool replica_knows_leader(const struct replica *replica)
 bool replica_encode_members(struct replica *replica, struct buffer *out)
 {
     struct raft_configuration named;
-    struct raft_buffer encoded;
     const struct raft *raft = &replica->driver.raft;
     /* Not one that may be taken back. */
     const struct raft_configuration *newest = raft->configuration_uncommitted_index == 0 ? &raft->configuration : &raft->configuration_committed;
@@ -286,19 +301,10 @@ bool replica_encode_members(struct replica *replica, struct buffer *out)
     raft_configuration_init(&named);
     for (unsigned i = 0; i < newest->n && rv == 0; i++) {
         struct dledger_member member;
-        char text[sizeof member.id + sizeof member.address + 2];
         name_server(replica, &newest->servers[i], &member);
-        snprintf(text, sizeof text, "%s-%s", member.id, member.address);
-        rv = raft_configuration_add(&named, newest->servers[i].id, text, newest->servers[i].role);
+        rv = add_named(&named, newest->servers[i].id, member.id, member.address, newest->servers[i].role);
     }
-    if (rv == 0)
-        rv = raft_configuration_encode(&named, &encoded);
-    raft_configuration_close(&named);
-    if (rv != 0)
-        return false;
-    buffer_append(out, encoded.base, encoded.len);
-    raft_free(encoded.base);
-    return !out->failed;
+    return encode_and_close(&named, rv, out) == 0;
 }
 
 void replica_hear_configuration(struct replica *replica, const struct peer_hello *hello)
@@ -412,8 +418,6 @@ static int changed_configuration(struct replica *replica, enum dledger_member_ac
 {
     const struct raft_configuration *now = &replica->driver.raft.configuration;
     struct raft_configuration next;
-    struct raft_buffer encoded;
-    char text[160];
     int rv = 0;
 
     raft_configuration_init(&next);
@@ -427,21 +431,11 @@ static int changed_configuration(struct replica *replica, enum dledger_member_ac
                 continue;
             role = action == DLEDGER_MEMBER_PROMOTE ? RAFT_VOTER : RAFT_STANDBY;
         }
-        snprintf(text, sizeof text, "%s-%s", member.id, member.address);
-        rv = raft_configuration_add(&next, server->id, text, role);
+        rv = add_named(&next, server->id, member.id, member.address, role);
     }
-    if (action == DLEDGER_MEMBER_ADD && rv == 0) {
-        snprintf(text, sizeof text, "%s-%s", id, address);
-        rv = raft_configuration_add(&next, (raft_id)place + 1, text, RAFT_STANDBY);
-    }
-    if (rv == 0)
-        rv = raft_configuration_encode(&next, &encoded);
-    raft_configuration_close(&next);
-    if (rv != 0)
-        return ERROR_NO_MEMORY;
-    buffer_append(out, encoded.base, encoded.len);
-    raft_free(encoded.base);
-    return out->failed ? ERROR_NO_MEMORY : 0;
+    if (action == DLEDGER_MEMBER_ADD && rv == 0)
+        rv = add_named(&next, (raft_id)place + 1, id, address, RAFT_STANDBY);
+    return encode_and_close(&next, rv, out);
 }
 
 int replica_change_member(struct replica *replica, enum dledger_member_action action, const char *id, const char *address,
