@@ -68,12 +68,6 @@ struct dledger_commit_log {
     struct pause_watch pauses;
 };
 
-const char *dledger_role_name(enum dledger_role role)
-{
-    static const char *const names[] = {"UNKNOWN", "FOLLOWER", "CANDIDATE", "LEADER"};
-    return names[role];
-}
-
 /* ---- replica's io ---- */
 
 static void io_send(void *context, uint64_t to, struct peer_message *message, const uint8_t *run, size_t run_size)
@@ -633,18 +627,7 @@ int64_t dledger_commit_log_physical_offset(const struct dledger_commit_log *log,
 
 const uint8_t *dledger_commit_log_pin(struct dledger_commit_log *log, int64_t physical_offset, size_t size, struct mapped_file **pinned)
 {
-    struct mapped_file_queue *data = &log->replica.ledger.data;
-    const uint8_t *bytes;
-
-    if (physical_offset < 0 || (uint64_t)physical_offset + size > log->replica.applied_end ||
-        ledger_is_damaged(&log->replica.ledger, (uint64_t)physical_offset, size))
-        return NULL;
-    bytes = mapped_file_queue_at(data, (uint64_t)physical_offset, size);
-    if (bytes == NULL)
-        return NULL;
-    *pinned = mapped_file_queue_find(data, (uint64_t)physical_offset);
-    mapped_file_pin(*pinned);
-    return bytes;
+    return replica_pin(&log->replica, physical_offset, size, pinned);
 }
 
 bool dledger_commit_log_damaged(const struct dledger_commit_log *log, int64_t physical_offset, size_t size)
@@ -654,7 +637,7 @@ bool dledger_commit_log_damaged(const struct dledger_commit_log *log, int64_t ph
 
 void dledger_commit_log_note_damage(struct dledger_commit_log *log, int64_t physical_offset)
 {
-    if (physical_offset >= 0 && replica_group_size(&log->replica) > 1)
+    if (physical_offset >= 0)
         replica_note_damage(&log->replica, (uint64_t)physical_offset);
 }
 

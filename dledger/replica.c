@@ -210,6 +210,12 @@ bool replica_stop_step(struct replica *replica)
     return true;
 }
 
+const char *dledger_role_name(enum dledger_role role)
+{
+    static const char *const names[] = {"UNKNOWN", "FOLLOWER", "CANDIDATE", "LEADER"};
+    return names[role];
+}
+
 int replica_leader_member(const struct replica *replica)
 {
     return (int)replica->known_leader - 1;

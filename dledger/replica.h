@@ -243,7 +243,7 @@ void replica_synced(struct replica *replica);   /* replica->sync has been run */
 void replica_reserved(struct replica *replica); /* replica->reservation has been run */
 void replica_saved(struct replica *replica);    /* replica->save has been run */
 void replica_scrubbed(struct replica *replica); /* replica->scrub has been run */
-/* A reader found that the entry at this position is not what was written. */
+/* A reader found that the entry at this position is not what was written: looked at, and repaired where there are other members. */
 void replica_note_damage(struct replica *replica, uint64_t position);
 
 /* Before a clean stop, when nothing is in flight any more: true when all that is committed is applied, durable and the checkpoint says clean. */
@@ -251,6 +251,8 @@ bool replica_stop_step(struct replica *replica);
 
 uint8_t *replica_reserve(struct replica *replica, size_t body_size, int64_t *physical_offset, int *code);
 void replica_append(struct replica *replica, enum ledger_entry_kind kind, struct append_entry_request *request);
+/* Pins the segment that holds these applied bytes and gives them; NULL: they are not there, or damaged. */
+const uint8_t *replica_pin(struct replica *replica, int64_t physical_offset, size_t size, struct mapped_file **pinned);
 /* Begins to hand leadership to the member named, NULL: the one with most of the log. ERROR_NOT_LEADER, ERROR_NOT_FOUND, ERROR_EXISTS (it leads),
  * ERROR_BUSY (not now). Whether it worked is seen in who leads: when an election time-out passes without, this member goes on leading. */
 int replica_transfer(struct replica *replica, const char *to_id, struct error *error);

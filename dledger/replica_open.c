@@ -53,6 +53,17 @@ static const uint8_t *view_at(void *context, int64_t offset, size_t size)
     return mapped_file_queue_at(&replica->ledger.data, (uint64_t)offset, size);
 }
 
+const uint8_t *replica_pin(struct replica *replica, int64_t physical_offset, size_t size, struct mapped_file **pinned)
+{
+    const uint8_t *bytes = view_at(replica, physical_offset, size);
+
+    if (bytes == NULL)
+        return NULL;
+    *pinned = mapped_file_queue_find(&replica->ledger.data, (uint64_t)physical_offset);
+    mapped_file_pin(*pinned);
+    return bytes;
+}
+
 static int view_read(void *context, int64_t offset, void *out, size_t size)
 {
     struct replica *replica = context;

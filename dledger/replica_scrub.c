@@ -161,8 +161,11 @@ void replica_scrubbed(struct replica *replica)
 
 void replica_note_damage(struct replica *replica, uint64_t position)
 {
-    raft_index index = replica_index_at(replica, position);
+    raft_index index;
 
+    if (replica_group_size(replica) == 1)
+        return; /* nobody to fetch it from */
+    index = replica_index_at(replica, position);
     if (index == 0 || index > replica->applied || ledger_hole_of(&replica->ledger, index - 1) != NULL)
         return;
     ledger_verify(&replica->ledger, index - 1, index - 1, 1);

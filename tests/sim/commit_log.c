@@ -18,12 +18,6 @@ struct dledger_commit_log *commit_log_of(struct machine *machine)
     return (struct dledger_commit_log *)machine;
 }
 
-const char *dledger_role_name(enum dledger_role role)
-{
-    static const char *const names[] = {"UNKNOWN", "FOLLOWER", "CANDIDATE", "LEADER"};
-    return names[role];
-}
-
 uint8_t *dledger_commit_log_reserve(struct dledger_commit_log *log, size_t body_size, int64_t *physical_offset, int *code)
 {
     struct machine *machine = machine_of(log);
@@ -111,16 +105,7 @@ void dledger_commit_log_forward_answer(struct dledger_commit_log *log, uint64_t 
 
 const uint8_t *dledger_commit_log_pin(struct dledger_commit_log *log, int64_t physical_offset, size_t size, struct mapped_file **pinned)
 {
-    struct mapped_file_queue *data = &machine_of(log)->replica.ledger.data;
-    if (physical_offset < 0 || (uint64_t)physical_offset + size > machine_of(log)->replica.applied_end ||
-        dledger_commit_log_damaged(log, physical_offset, size))
-        return NULL;
-    const uint8_t *bytes = mapped_file_queue_at(data, (uint64_t)physical_offset, size);
-    if (bytes == NULL)
-        return NULL;
-    *pinned = mapped_file_queue_find(data, (uint64_t)physical_offset);
-    mapped_file_pin(*pinned);
-    return bytes;
+    return replica_pin(&machine_of(log)->replica, physical_offset, size, pinned);
 }
 
 bool dledger_commit_log_damaged(const struct dledger_commit_log *log, int64_t physical_offset, size_t size)
@@ -130,7 +115,7 @@ bool dledger_commit_log_damaged(const struct dledger_commit_log *log, int64_t ph
 
 void dledger_commit_log_note_damage(struct dledger_commit_log *log, int64_t physical_offset)
 {
-    if (physical_offset >= 0 && replica_group_size(&machine_of(log)->replica) > 1)
+    if (physical_offset >= 0)
         replica_note_damage(&machine_of(log)->replica, (uint64_t)physical_offset);
 }
 
