@@ -135,6 +135,17 @@ void replica_scrub_tick(struct replica *replica, uint64_t now)
     replica->io.scrub(replica->io.context, scrub);
 }
 
+/* The entry is looked at; true: it is damaged, and will be repaired. */
+static bool find_damage(struct replica *replica, uint64_t index)
+{
+    ledger_verify(&replica->ledger, index, index, 1);
+    if (ledger_hole_of(&replica->ledger, index) == NULL)
+        return false;
+    replica->damage_found++;
+    replica_repair_start(replica);
+    return true;
+}
+
 void replica_scrubbed(struct replica *replica)
 {
     struct replica_scrub *scrub = &replica->scrub;
@@ -147,13 +158,8 @@ void replica_scrubbed(struct replica *replica)
     if (scrub->result != 0 || scrub->damaged) {
         if (scrub->result != 0)
             LOG_ERROR("%s: the scrub cannot read: %s", where, strerror(-scrub->result));
-        ledger_verify(ledger, scrub->index, scrub->index, 1);
-        if (ledger_hole_of(ledger, scrub->index) != NULL) {
-            replica->damage_found++;
-            replica_repair_start(replica);
-        } else {
+        if (!find_damage(replica, scrub->index))
             scrub->index++; /* it was about to be written again, or the disk did not answer */
-        }
         scrub->chain_known = false;
     }
     rest(replica, (uint64_t)scrub->bytes * 1000000ull / replica->options.scrub_bytes_per_second + 1000);
@@ -166,11 +172,6 @@ void replica_note_damage(struct replica *replica, uint64_t position)
     if (replica_group_size(replica) == 1)
         return; /* nobody to fetch it from */
     index = replica_index_at(replica, position);
-    if (index == 0 || index > replica->applied || ledger_hole_of(&replica->ledger, index - 1) != NULL)
-        return;
-    ledger_verify(&replica->ledger, index - 1, index - 1, 1);
-    if (ledger_hole_of(&replica->ledger, index - 1) != NULL) {
-        replica->damage_found++;
-        replica_repair_start(replica);
-    }
+    if (index > 0 && index <= replica->applied && ledger_hole_of(&replica->ledger, index - 1) == NULL)
+        find_damage(replica, index - 1);
 }
