@@ -340,6 +340,15 @@ int raft_driver_transfer(struct raft_driver *driver, uint64_t to)
     return rv == 0 ? 0 : rv == RAFT_NOTLEADER ? ERROR_NOT_LEADER : ERROR_NOT_FOUND;
 }
 
+void raft_driver_step_down(struct raft_driver *driver, uint64_t from, uint64_t term)
+{
+    struct peer_message result = {.type = PEER_APPEND_ENTRIES_RESULT};
+
+    result.append_result.term = term;
+    result.append_result.rejected = 1;
+    raft_driver_receive(driver, from, &result, NULL);
+}
+
 bool raft_driver_take_over(struct raft_driver *driver)
 {
     struct peer_message message = {.type = PEER_TIMEOUT_NOW};

@@ -127,6 +127,8 @@ uint64_t raft_driver_stuck_follower(struct raft_driver *driver);
 /* 0, ERROR_NOT_LEADER, ERROR_NOT_FOUND. */
 int raft_driver_transfer(struct raft_driver *driver, uint64_t to);
 bool raft_driver_is_voter(const struct raft_driver *driver, uint64_t id);
+/* As leader: gives up, as if follower `from` had refused our entries for the sake of this later term. */
+void raft_driver_step_down(struct raft_driver *driver, uint64_t from, uint64_t term);
 /* As follower: stands for election at once, as if the leader had told us to. False: not now (no leader, or the log is not durable up to its end). */
 bool raft_driver_take_over(struct raft_driver *driver);
 

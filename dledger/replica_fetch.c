@@ -36,10 +36,7 @@ void replica_answer_fetch(struct replica *replica, uint64_t from, const struct p
     if (in->fetch.term > raft_current_term(&replica->driver.raft)) {
         /* It once stood for election in a later term than ours and will not follow us. A member that runs would say so in an answer to our entries,
          * and another election would follow. */
-        struct peer_message result = {.type = PEER_APPEND_ENTRIES_RESULT};
-        result.append_result.term = in->fetch.term;
-        result.append_result.rejected = 1;
-        raft_driver_receive(&replica->driver, from, &result, NULL);
+        raft_driver_step_down(&replica->driver, from, in->fetch.term);
         return;
     }
     out.fetch_result.term = raft_current_term(&replica->driver.raft);

@@ -232,11 +232,8 @@ void replica_hand_over_when_useful(struct replica *replica, uint64_t now)
     }
     if (best == 0 && stuck != 0) {
         /* Nobody to hand over to: what we remember of it goes with our term, and another election begins anew. */
-        struct peer_message result = {.type = PEER_APPEND_ENTRIES_RESULT};
-        result.append_result.term = raft_current_term(&replica->driver.raft) + 1;
-        result.append_result.rejected = 1;
         LOG_WARN("member %s lost what it had acknowledged: another election", replica->members[stuck - 1].id);
-        raft_driver_receive(&replica->driver, stuck, &result, NULL);
+        raft_driver_step_down(&replica->driver, stuck, raft_current_term(&replica->driver.raft) + 1);
     } else if (best != 0 && raft_driver_transfer(&replica->driver, best) == 0)
         LOG_WARN("%s: leadership is handed to %s", full ? "no room here" : "a follower lost what it had acknowledged", replica->members[best - 1].id);
 }
