@@ -43,14 +43,21 @@ static int find_configuration(struct replica *replica, raft_index committed, str
     return 0;
 }
 
+/* At once, on the loop: before the member runs no save is handed out. */
+static int save_now(struct replica *replica, struct checkpoint *checkpoint, struct error *error)
+{
+    char path[512];
+
+    replica_path(replica, "checkpoint", path, sizeof path);
+    return checkpoint_save(checkpoint, replica->env, path, error);
+}
+
 void replica_save_forgot(struct replica *replica)
 {
     struct error ignored;
-    char path[512];
 
     replica_fill_checkpoint(replica, &replica->checkpoint);
-    replica_path(replica, "checkpoint", path, sizeof path);
-    if (checkpoint_save(&replica->checkpoint, replica->env, path, &ignored) != 0)
+    if (save_now(replica, &replica->checkpoint, &ignored) != 0)
         replica->checkpoint_dirty = true;
 }
 
@@ -68,8 +75,7 @@ int replica_start_driver(struct replica *replica, raft_index committed, struct e
         rv = replica_know_members(replica, committed, true, error);
     if (rv != 0 || replica->phase == REPLICA_REMOVED)
         return rv;
-    if (rv == 0)
-        rv = raft_driver_start(&replica->driver, committed, replica->configuration_index, buffer_slice(&replica->configuration), error);
+    rv = raft_driver_start(&replica->driver, committed, replica->configuration_index, buffer_slice(&replica->configuration), error);
     if (rv != 0)
         return rv;
     replica->phase = REPLICA_RUNNING;
@@ -186,7 +192,6 @@ static int verify_recent(struct replica *replica, int64_t committed_index, raft_
 static int lower_synced_position(struct replica *replica, uint64_t position, struct error *error)
 {
     struct checkpoint *checkpoint = &replica->save.checkpoint;
-    char path[512];
     int rv;
 
     if (replica->checkpoint.synced_dispatched_position <= position)
@@ -194,8 +199,7 @@ static int lower_synced_position(struct replica *replica, uint64_t position, str
     replica->checkpoint.synced_dispatched_position = position;
     *checkpoint = replica->checkpoint;
     ledger_fill_checkpoint(&replica->ledger, replica->checkpoint.committed_index, checkpoint);
-    replica_path(replica, "checkpoint", path, sizeof path);
-    rv = checkpoint_save(checkpoint, replica->env, path, error);
+    rv = save_now(replica, checkpoint, error);
     replica->checkpoint.sequence = checkpoint->sequence;
     return rv;
 }
@@ -302,10 +306,8 @@ int replica_start(struct replica *replica, struct message_store *store, struct e
      * what a clean stop left behind. */
     replica->checkpoint.clean = false;
     replica_fill_checkpoint(replica, &replica->checkpoint);
-    char path[512];
-    replica_path(replica, "checkpoint", path, sizeof path);
     replica->checkpoint_dirty = true;
-    return checkpoint_save(&replica->checkpoint, replica->env, path, error);
+    return save_now(replica, &replica->checkpoint, error);
 }
 
 int replica_begin(struct replica *replica, struct error *error)
