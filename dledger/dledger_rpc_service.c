@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dledger/replica_internal.h"
 #include "proto/dledger_json.h"
 #include "proto/remoting_command.h"
 
@@ -77,15 +78,10 @@ static int64_t current_term(const struct replica *replica)
     return (int64_t)(replica->driver.started ? raft_current_term((struct raft *)(uintptr_t)&replica->driver.raft) : replica->votes.term);
 }
 
-
 /* 0 = not a member. */
 static uint64_t member_of(const struct replica *replica, struct slice id)
 {
-    for (int i = 0; i < replica->member_count; i++) {
-        if (slice_equal_text(id, replica->members[i].id))
-            return replica->members[i].raft_id;
-    }
-    return 0;
+    return (uint64_t)(replica_place_of(replica, id) + 1);
 }
 
 /* ---- append ---- */

@@ -85,7 +85,7 @@ int replica_know_members(struct replica *replica, raft_index committed, bool who
 /* While it runs: takes over what a step has changed. */
 void replica_review_configuration(struct replica *replica);
 /* Place of the member in the table, -1 = none. */
-int replica_place_of(const struct replica *replica, const char *id);
+int replica_place_of(const struct replica *replica, struct slice id);
 /* The configuration of the first start: the same bytes on every node. */
 int replica_first_configuration(struct replica *replica, struct buffer *out);
 /* The committed one, encoded with all ids and addresses. False: there is none. */

@@ -18,15 +18,6 @@ static uint64_t lag_of(struct replica *replica, int place)
     return match > last ? 0 : last - match;
 }
 
-static int place_of(const struct replica *replica, struct slice id)
-{
-    for (int i = 0; i < replica->member_count; i++) {
-        if (slice_equal_text(id, replica->members[i].id))
-            return i;
-    }
-    return -1;
-}
-
 int replica_transfer(struct replica *replica, const char *to_id, struct error *error)
 {
     int place = -1;
@@ -36,7 +27,7 @@ int replica_transfer(struct replica *replica, const char *to_id, struct error *e
     if (raft_transferee(&replica->driver.raft) != 0)
         return error_set(error, ERROR_BUSY, "leadership is being handed over already");
     if (to_id != NULL) {
-        place = replica_place_of(replica, to_id);
+        place = replica_place_of(replica, slice_of_text(to_id));
         if (place < 0)
             return error_set(error, ERROR_NOT_FOUND, "%s is no member of group %s", to_id, replica->options.group);
         if ((uint64_t)place + 1 == replica->id)
@@ -82,7 +73,7 @@ void replica_prefer_leader(struct replica *replica, uint64_t now)
         struct slice id = cursor_slice(&cursor, end == NULL ? cursor_left(&cursor) : (size_t)(end - cursor.at));
         if (end != NULL)
             cursor_slice(&cursor, 1);
-        int place = place_of(replica, id);
+        int place = replica_place_of(replica, id);
         if (place < 0)
             continue;
         if ((uint64_t)place + 1 == replica->id)

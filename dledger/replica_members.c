@@ -45,7 +45,7 @@ void replica_hello(struct replica *replica, uint64_t to, struct peer_hello *hell
 static uint64_t number_of(const struct replica *replica, const struct peer_hello *hello)
 {
     if (hello->self_id[0] != '\0')
-        return (uint64_t)(replica_place_of(replica, hello->self_id) + 1);
+        return (uint64_t)(replica_place_of(replica, slice_of_text(hello->self_id)) + 1);
     return hello->from <= (uint64_t)replica->member_count && replica->members[hello->from - 1].raft_id != 0 ? hello->from : 0;
 }
 

@@ -72,10 +72,10 @@ int replica_list_members(struct replica *replica, struct error *error)
     return 0;
 }
 
-int replica_place_of(const struct replica *replica, const char *id)
+int replica_place_of(const struct replica *replica, struct slice id)
 {
     for (int i = 0; i < replica->member_count; i++) {
-        if (replica->members[i].raft_id != 0 && strcmp(replica->members[i].id, id) == 0)
+        if (replica->members[i].raft_id != 0 && slice_equal_text(id, replica->members[i].id))
             return i;
     }
     return -1;
@@ -148,7 +148,7 @@ static void make_table(struct replica *replica, const struct raft_configuration 
     replica->member_count = count;
     if (!changed)
         return;
-    int place = replica_place_of(replica, replica->options.self_id);
+    int place = replica_place_of(replica, slice_of_text(replica->options.self_id));
     if (place >= 0 && !replica->driver.started) {
         replica->id = (uint64_t)place + 1;
         raft_driver_rename(&replica->driver, replica->id);
@@ -253,7 +253,7 @@ int replica_know_members(struct replica *replica, raft_index committed, bool who
     raft_configuration_close(&newest);
     if (has_before)
         raft_configuration_close(&before);
-    if (replica_place_of(replica, replica->options.self_id) < 0)
+    if (replica_place_of(replica, slice_of_text(replica->options.self_id)) < 0)
         set_removed(replica, index);
     return 0;
 }
@@ -272,7 +272,7 @@ void replica_review_configuration(struct replica *replica)
     replica->seen_committed = raft->configuration_committed_index;
     replica->seen_uncommitted = raft->configuration_uncommitted_index;
     make_table(replica, &raft->configuration, raft->configuration_uncommitted_index == 0 ? NULL : &raft->configuration_committed);
-    if (replica_place_of(replica, replica->options.self_id) < 0)
+    if (replica_place_of(replica, slice_of_text(replica->options.self_id)) < 0)
         set_removed(replica, raft->configuration_committed_index);
 }
 
@@ -444,7 +444,7 @@ int replica_change_member(struct replica *replica, enum dledger_member_action ac
     static const char *const done[] = {"is added without a vote", "gets a vote", "loses its vote", "is removed"};
     struct raft *raft = &replica->driver.raft;
     struct buffer encoded;
-    int place = replica_place_of(replica, id);
+    int place = replica_place_of(replica, slice_of_text(id));
     int64_t offset;
     int rv;
 
