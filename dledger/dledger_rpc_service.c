@@ -75,7 +75,7 @@ static void begin_answer(struct remoting_writer *writer, struct buffer *out, uin
 
 static int64_t current_term(const struct replica *replica)
 {
-    return (int64_t)(replica->driver.started ? raft_current_term((struct raft *)(uintptr_t)&replica->driver.raft) : replica->votes.term);
+    return (int64_t)replica_term(replica);
 }
 
 /* 0 = not a member. */

@@ -29,7 +29,7 @@ static void update_role(struct replica *replica)
 {
     struct raft_driver *driver = &replica->driver;
     bool leads = raft_driver_leads(driver) && !driver->failed;
-    uint64_t term = driver->started ? raft_current_term(&driver->raft) : replica->votes.term;
+    uint64_t term = replica_term(replica);
     uint64_t leader = raft_driver_leader(driver);
 
     if (replica->accepting && (!leads || term != replica->leadership_term)) {
@@ -263,7 +263,7 @@ void replica_state(const struct replica *replica, struct dledger_state *state)
     *state = (struct dledger_state){
         .accepting = replica->accepting && !replica->reserve_failed && !replica->apply_stalled,
         .accept_count = replica->accept_count,
-        .term = replica->driver.started ? raft_current_term(raft) : replica->votes.term,
+        .term = replica_term(replica),
         .leader = replica_leader_member(replica),
         .last_index = replica->ledger.last_index,
         .commit_index = (int64_t)replica->driver.commit - 1,

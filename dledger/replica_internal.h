@@ -15,6 +15,12 @@ static inline uint64_t replica_now_us(const struct replica *replica)
     return env_monotonic_us(replica->env);
 }
 
+/* The newest term that this member knows of, whether it runs or not. */
+static inline raft_term replica_term(const struct replica *replica)
+{
+    return replica->driver.started ? raft_current_term((struct raft *)(uintptr_t)&replica->driver.raft) : replica->votes.term;
+}
+
 /* Path of a file of the group's directory. */
 void replica_path(const struct replica *replica, const char *name, char *out, size_t size);
 /* Final: the first error stays. */
