@@ -111,7 +111,6 @@ struct replica {
     int listed_count;
     struct dledger_member self_listed;
     raft_index seen_committed, seen_uncommitted; /* configurations that members were made from */
-    raft_index removed_index;                    /* of the configuration that left us out */
     raft_index group_index;                      /* newest configuration that a running member told us of, while we have no log of our own */
     bool not_added;                              /* ... and we do not stand in it */
     bool half_filled;                            /* our log ends before the configuration that we stand in */

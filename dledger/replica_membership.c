@@ -216,7 +216,6 @@ static void set_removed(struct replica *replica, raft_index index)
     if (replica->phase == REPLICA_REMOVED || replica->phase == REPLICA_FAILED)
         return;
     replica->phase = REPLICA_REMOVED;
-    replica->removed_index = index;
     replica->driver.failed = true; /* it takes no part any more */
     LOG_ERROR("this node, %s, was removed from group %s by entry %llu; to have it back, move %s away, run `mqadmin member add -i %s` and start it again",
               replica->options.self_id, replica->options.group, index - 1, replica->dir, replica->options.self_id);
