@@ -100,11 +100,8 @@ int metadata_snapshot_write(struct env *env, const char *path, struct slice file
         env_close(env, handle);
     }
     /* Its name too: the checkpoint that is saved next speaks of it. */
-    if (rv == 0) {
-        char dir[512];
-        snprintf(dir, sizeof dir, "%.*s", (int)(strrchr(path, '/') - path), path);
-        rv = env->ops->sync_dir(env, dir);
-    }
+    if (rv == 0)
+        rv = env_sync_parent(env, path);
     return rv == 0 ? 0 : error_set(error, ERROR_IO, "%s: %s", path, strerror(-rv));
 }
 

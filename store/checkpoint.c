@@ -3,7 +3,6 @@
 #include "store/checkpoint.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -176,20 +175,6 @@ int checkpoint_load(struct checkpoint *checkpoint, struct env *env, const char *
     return 0;
 }
 
-static int sync_parent(struct env *env, const char *path)
-{
-    char dir[PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    if (slash == NULL)
-        return env->ops->sync_dir(env, ".");
-    size_t size = slash == path ? 1 : (size_t)(slash - path);
-    if (size >= sizeof dir)
-        return -ENAMETOOLONG;
-    memcpy(dir, path, size);
-    dir[size] = '\0';
-    return env->ops->sync_dir(env, dir);
-}
-
 int checkpoint_save(struct checkpoint *checkpoint, struct env *env, const char *path, struct error *error)
 {
     struct env_file *file;
@@ -223,7 +208,7 @@ int checkpoint_save(struct checkpoint *checkpoint, struct env *env, const char *
     if (rv == 0)
         rv = env_sync(env, file);
     if (rv == 0 && !whole)
-        rv = sync_parent(env, path);
+        rv = env_sync_parent(env, path);
     if (rv == 0)
         checkpoint->sequence = sequence + 1;
 

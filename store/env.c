@@ -445,3 +445,17 @@ void env_real_init(struct env *env)
     env->ops = &ops;
     env->context = NULL;
 }
+
+int env_sync_parent(struct env *env, const char *path)
+{
+    char dir[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    if (slash == NULL)
+        return env->ops->sync_dir(env, ".");
+    size_t size = slash == path ? 1 : (size_t)(slash - path);
+    if (size >= sizeof dir)
+        return -ENAMETOOLONG;
+    memcpy(dir, path, size);
+    dir[size] = '\0';
+    return env->ops->sync_dir(env, dir);
+}

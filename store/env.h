@@ -109,6 +109,9 @@ static inline uint64_t env_random(struct env *env)
     return env->ops->random(env);
 }
 
+/* Makes the name of a file durable: syncs the directory that it is in. */
+int env_sync_parent(struct env *env, const char *path);
+
 /* The process lacks memory or descriptors: no fault of a file, and over when it has some again. */
 static inline bool env_is_short(int rv)
 {
