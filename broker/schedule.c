@@ -15,6 +15,7 @@
 #include "broker/broker_stats.h"
 #include "broker/broker_stats_manager.h"
 #include "broker/cold_read.h"
+#include "broker/leadership.h"
 #include "broker/log.h"
 #include "broker/message_append.h"
 #include "broker/metadata.h"
@@ -59,10 +60,7 @@ struct schedule {
     uv_timer_t timer;
     bool timer_set;
     int64_t timer_due_ms;
-    bool leading;
-    uint64_t term;
-    uint64_t accept_count; /* the log's, when this leadership began */
-    uint64_t epoch; /* counts leaderships: late reads are recognised */
+    struct leadership leadership;
     /* All levels that there can be: messages may wait in one that the configuration no longer has. */
     struct schedule_level levels[LIMIT_DELAY_LEVELS + 1];
     uint32_t in_flight;
@@ -149,7 +147,7 @@ static void on_appended(struct append_entry_request *append)
         count_delivery(schedule->broker, delivery);
     /* Refused after it was gathered: it is certainly not in the log, so the level goes back to it. Whatever else failed may still commit, and the
      * next leader knows what did. */
-    if (append->code == ERROR_NO_SPACE && delivery->epoch == schedule->epoch && schedule->leading && !schedule->closed) {
+    if (append->code == ERROR_NO_SPACE && delivery->epoch == schedule->leadership.epoch && schedule->leadership.leading && !schedule->closed) {
         struct schedule_level *level = &schedule->levels[delivery->level];
         int64_t retry_ms = env_now_ms(&schedule->broker->env) + RETRY_MS;
         if (level->next > delivery->offset)
@@ -244,7 +242,7 @@ static int deliver(struct schedule *schedule, int level, int64_t offset, struct 
     delivery->append.done = on_appended;
     delivery->level = level;
     delivery->offset = offset;
-    delivery->epoch = schedule->epoch;
+    delivery->epoch = schedule->leadership.epoch;
     delivery->started_us = env_monotonic_us(&broker->env);
     delivery->stats = broker_stats_manager_item(broker->item_stats, STATS_TOPIC_PUT, topic->config.name, 0, slice_of(NULL, 0));
     stats_item_hold(delivery->stats);
@@ -268,7 +266,7 @@ static void on_read(struct broker *broker, struct cold_read *read, int code)
     struct schedule *schedule = job->schedule;
     struct schedule_level *level = &schedule->levels[job->level];
     (void)broker;
-    if (job->epoch == schedule->epoch && schedule->leading && !schedule->closed) {
+    if (job->epoch == schedule->leadership.epoch && schedule->leadership.leading && !schedule->closed) {
         level->reading = false;
         size_t at = 0;
         for (uint32_t i = 0; i < read->count && code == 0; i++) {
@@ -298,7 +296,7 @@ static int start_read(struct schedule *schedule, int number, struct consume_queu
     if (job == NULL)
         return ERROR_NO_MEMORY;
     job->schedule = schedule;
-    job->epoch = schedule->epoch;
+    job->epoch = schedule->leadership.epoch;
     job->level = number;
     job->first_offset = level->next;
     job->read.done = on_read;
@@ -402,8 +400,8 @@ static void set_timer(struct schedule *schedule, int64_t due_ms, int64_t now_ms)
 static void run(struct schedule *schedule)
 {
     int64_t first_ms = INT64_MAX;
-    if (!schedule->leading || schedule->closed || !dledger_commit_log_accepting(schedule->broker->log)) {
-        if (schedule->leading && !schedule->closed) { /* the disk takes nothing for now */
+    if (!schedule->leadership.leading || schedule->closed || !dledger_commit_log_accepting(schedule->broker->log)) {
+        if (schedule->leadership.leading && !schedule->closed) { /* the disk takes nothing for now */
             int64_t later_ms = env_now_ms(&schedule->broker->env);
             set_timer(schedule, later_ms + RETRY_MS, later_ms);
         }
@@ -422,7 +420,7 @@ static void run(struct schedule *schedule)
 void schedule_arrived(struct schedule *schedule, const struct message_dispatch *dispatch)
 {
     int number = dispatch->queue_id + 1;
-    if (!schedule->leading || number < 1 || number > (int)LIMIT_DELAY_LEVELS || schedule->levels[number].reading ||
+    if (!schedule->leadership.leading || number < 1 || number > (int)LIMIT_DELAY_LEVELS || schedule->levels[number].reading ||
         schedule->levels[number].due_ms != INT64_MAX)
         return;
     /* Not from inside apply: the timer runs in the next turn. All messages of a level wait equally long, so the first is due first. */
@@ -434,20 +432,12 @@ void schedule_arrived(struct schedule *schedule, const struct message_dispatch *
 void schedule_role_changed(struct schedule *schedule)
 {
     struct broker *broker = schedule->broker;
-    struct dledger_state state;
-    dledger_commit_log_state(broker->log, &state);
-    bool leads = state.role == DLEDGER_LEADER;
-    /* A leader that begins to accept once more has lost what it had gathered: the replicated progress says what is still to be delivered. */
-    if (leads && schedule->leading && state.term == schedule->term && state.accept_count == schedule->accept_count)
+    /* The replicated progress says what is still to be delivered. */
+    if (!leadership_changed(&schedule->leadership, broker->log))
         return;
-    schedule->epoch++;
-    /* Not state.accepting: a disk that takes nothing just now only makes it wait. */
-    schedule->leading = leads && dledger_commit_log_accepting(broker->log);
-    schedule->term = state.term;
-    schedule->accept_count = state.accept_count;
     uv_timer_stop(&schedule->timer);
     schedule->timer_set = false;
-    if (!schedule->leading)
+    if (!schedule->leadership.leading)
         return;
     for (int i = 1; i <= (int)LIMIT_DELAY_LEVELS; i++) {
         schedule->levels[i] = (struct schedule_level){
@@ -476,8 +466,7 @@ void schedule_close(struct schedule *schedule)
     if (schedule->closed)
         return;
     schedule->closed = true;
-    schedule->leading = false;
-    schedule->epoch++;
+    leadership_end(&schedule->leadership);
     uv_close((uv_handle_t *)&schedule->timer, NULL);
 }
 

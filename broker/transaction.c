@@ -14,6 +14,7 @@
 #include "broker/broker.h"
 #include "broker/client_registry.h"
 #include "broker/cold_read.h"
+#include "broker/leadership.h"
 #include "broker/log.h"
 #include "broker/message_append.h"
 #include "broker/metadata.h"
@@ -41,10 +42,7 @@ struct transaction {
     struct broker *broker;
     struct end_transactions *ends;
     uv_timer_t timer;
-    bool leading;
-    uint64_t term;
-    uint64_t accept_count; /* the log's, when this leadership began */
-    uint64_t epoch; /* counts leaderships: late callbacks are recognised */
+    struct leadership leadership;
     bool in_round;
     int64_t cursor, round_end; /* half-queue offsets */
     uint64_t round_started_ms; /* loop time */
@@ -137,7 +135,7 @@ static struct check_job *take_job(struct transaction *transaction)
     transaction->free_jobs = job->next_free;
     memset(job, 0, sizeof *job);
     job->transaction = transaction;
-    job->epoch = transaction->epoch;
+    job->epoch = transaction->leadership.epoch;
     return job;
 }
 
@@ -357,7 +355,7 @@ static void step(struct check_job *job)
     struct transaction *transaction = job->transaction;
     struct broker *broker = transaction->broker;
     struct half *half = half_set_find(&broker->metadata->halves, job->offset);
-    if (job->epoch != transaction->epoch || !transaction->leading || transaction->closed || half == NULL || half->settling) {
+    if (job->epoch != transaction->leadership.epoch || !transaction->leadership.leading || transaction->closed || half == NULL || half->settling) {
         end_job(job);
         return;
     }
@@ -391,7 +389,7 @@ static void on_read(struct broker *broker, struct cold_read *read, int code)
     (void)broker;
     if (code == 0)
         step(job);
-    else if (code == ERROR_NOT_FOUND && job->epoch == job->transaction->epoch && job->transaction->leading)
+    else if (code == ERROR_NOT_FOUND && job->epoch == job->transaction->leadership.epoch && job->transaction->leadership.leading)
         drop(job, "it is no longer retained");
     else
         end_job(job);
@@ -404,7 +402,7 @@ static void run(struct transaction *transaction)
     struct broker *broker = transaction->broker;
     struct half_set *halves = &broker->metadata->halves;
     int64_t now_ms = env_now_ms(&broker->env);
-    if (!transaction->leading || transaction->closed)
+    if (!transaction->leadership.leading || transaction->closed)
         return;
     if (!transaction->in_round) {
         transaction->in_round = true;
@@ -449,19 +447,12 @@ static void on_timer(uv_timer_t *timer)
 void transaction_role_changed(struct transaction *transaction)
 {
     struct broker *broker = transaction->broker;
-    struct dledger_state state;
-    dledger_commit_log_state(broker->log, &state);
-    bool leads = state.role == DLEDGER_LEADER;
-    /* A leader that begins to accept once more has lost the decisions that it had gathered: those halves are free again. */
-    if (transaction->closed || (leads && transaction->leading && state.term == transaction->term && state.accept_count == transaction->accept_count))
+    /* Halves whose decisions were lost with what was gathered are free again. */
+    if (transaction->closed || !leadership_changed(&transaction->leadership, broker->log))
         return;
-    transaction->epoch++;
-    transaction->leading = leads && dledger_commit_log_accepting(broker->log); /* also while the disk takes nothing */
-    transaction->term = state.term;
-    transaction->accept_count = state.accept_count;
     transaction->in_round = false;
     uv_timer_stop(&transaction->timer);
-    if (!transaction->leading)
+    if (!transaction->leadership.leading)
         return;
     half_set_forget_settling(&broker->metadata->halves);
     uv_timer_start(&transaction->timer, on_timer, (uint64_t)broker->config.transaction_check_interval, 0);
@@ -492,8 +483,7 @@ void transaction_close(struct transaction *transaction)
     if (transaction->closed)
         return;
     transaction->closed = true;
-    transaction->leading = false;
-    transaction->epoch++;
+    leadership_end(&transaction->leadership);
     uv_close((uv_handle_t *)&transaction->timer, NULL);
 }
 
