@@ -491,6 +491,7 @@ static bool read_ahead(struct broker *broker, const struct pull *pull, const str
     if (ahead == NULL || (ahead->held = held_new(broker, pull, filter, false, &size)) == NULL)
         goto read_it_here;
     ahead->read.done = on_read_ahead;
+    ahead->read.kind = COLD_READ_PULL;
     ahead->read.pages = pages;
     ahead->read.count = records.count;
     for (uint32_t i = 0; i < records.count; i++) {
