@@ -279,8 +279,10 @@ def timed_out(cluster, topic="TimedOut"):
         check(cluster.send(topic, 0, b"%06d" % number).code == 0, "send")
     with Members(cluster.namesrv_addr) as group:
         member = group.start("slow", topic, "--slow-once", 3000, "--timeout", 500)
-        # On a slow machine others may take that long, too.
-        wait_for("the slow one again", 20, lambda: [m for m in member.messages if m.body == "000000" and m.reconsumed == 1])
+        # The slow one is the first that any of the threads prints, which need not be the queue's first; on a slow machine others may take that long, too.
+        wait_for("a message", 20, lambda: member.messages)
+        slow = member.messages[0].body
+        wait_for(f"the slow one ({slow}) again", 20, lambda: [m for m in member.messages if m.body == slow and m.reconsumed == 1])
         check(sorted({m.body for m in member.messages}) == [f"{n:06d}" for n in range(5)], member.messages)
     return "sent back while it was consumed"
 

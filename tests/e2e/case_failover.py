@@ -14,7 +14,7 @@ from case_metadata import ALL_GROUPS, ALL_TOPICS, LOCK, QUERY_OFFSET, TOPIC_STAT
 from case_transaction import COMMIT, Application
 from cluster import Cluster, Load, check, sequence_of, wait_for
 from e2e import case, rounds
-from failover import bring_back, enough, insist, kill_leader, kill_while, leader_connection
+from failover import bring_back, enough, insist, kill_leader, kill_while, leader_connection, read_back
 
 SEND_BACK = 36
 
@@ -65,10 +65,7 @@ def delayed_messages_once_over_failover():
         wait_for("all to be delivered", 20, lambda: sum(
             int(insist(cluster, remoting.MAX_OFFSET, {"topic": "T", "queueId": queue}).ext["offset"]) for queue in range(4)) >= len(acknowledged))
         time.sleep(0.5)
-        found = []
-        with leader_connection(cluster, 10.0) as connection:
-            for queue in range(4):
-                found += remoting.read_queue(connection, "T", queue)
+        found = read_back(cluster, "T", 4)
         bodies = collections.Counter(record.body for record in found)
         twice = [body for body, times in bodies.items() if times > 1]
         check(not twice, f"delivered twice: {len(twice)}, such as {twice[:3]}")
@@ -230,14 +227,12 @@ def retries_once_over_failover():
             retries.run(0.3, every=None)
             if retries.todo or any(kind == "back" for kind, _ in retries.pending.values()):
                 return False
-            with leader_connection(cluster, 10.0) as connection:
-                dead[:] = remoting.read_queue(connection, "%DLQ%g", 0)
+            dead[:] = read_back(cluster, "%DLQ%g")
             return sum(retries.done[body, times_max] for body in retries.acknowledged) >= len(retries.acknowledged)
         wait_for("all to be dead letters", 30, finished)
         retries.run(0.5, every=None)
-        with leader_connection(cluster, 10.0) as connection:
-            dead = remoting.read_queue(connection, "%DLQ%g", 0)
-            origins = {record.body: record for record in remoting.read_queue(connection, "T", 0)}
+        dead = read_back(cluster, "%DLQ%g")
+        origins = {record.body: record for record in read_back(cluster, "T")}
         letters = collections.Counter(record.body for record in dead)
         exact = 0
         for body in origins:
@@ -550,8 +545,7 @@ def rolling_restarts_keep_what_waits():
 
         def all_there():
             application.run(0.3, sending=False)
-            with leader_connection(cluster, 10.0) as connection:
-                found[:] = [record.body for queue in range(4) for record in remoting.read_queue(connection, "T", queue)]
+            found[:] = [record.body for record in read_back(cluster, "T", 4)]
             return set(found) >= committed | set(acknowledged)
         wait_for("all to be delivered", 30, all_there)
         time.sleep(0.5)

@@ -63,14 +63,60 @@ def bring_back(cluster, node):
 
 
 def leader_connection(cluster, timeout=3.0):
-    """To the leader, as soon as there is one."""
+    """To the leader, as soon as there is one. It has answered on this connection: the kernel accepts for a process that was killed until it is torn down,
+    and a name server has not heard of its death then."""
     def attempt():
         address = remoting.leader_address(cluster.namesrv_addr)
+        connection = None
         try:
-            return None if address is None else remoting.Connection(address, timeout)
+            connection = None if address is None else remoting.Connection(address, timeout)
+            if connection is not None and connection.request(remoting.MAX_OFFSET, {"topic": "SELF_TEST_TOPIC", "queueId": 0}, timeout=1.0).code == 0:
+                return connection
         except OSError:
-            return None
+            pass
+        if connection is not None:
+            connection.close()
+        return None
     return wait_for("a connection to the leader", 15, attempt)[0]
+
+
+def send_until(cluster, count, body, properties, unknown, topic="T", queue=0, seconds=30):
+    """Sends body(0), body(1) and so on until `count` are acknowledged, each once and never again; returns those. Whether one that got no answer, or
+    a "not now", is stored nobody knows: it is added to `unknown`."""
+    acknowledged, number, connection = [], 0, None
+
+    def attempt():
+        nonlocal number, connection
+        connection = connection or leader_connection(cluster)
+        while len(acknowledged) < count:
+            data, number = body(number), number + 1
+            unknown.add(data)
+            try:
+                answer = connection.request(remoting.SEND_V2, remoting.send_fields(topic, queue, properties), data)
+            except OSError:
+                answer = None
+            if answer is None or answer.code == 14:
+                connection.close()
+                connection = None
+                return False
+            check(answer.code == 0, f"send: {answer}")
+            unknown.discard(data)
+            acknowledged.append(data)
+        connection.close()
+        return True
+    wait_for(f"{count} acknowledgements", seconds, attempt)
+    return acknowledged
+
+
+def read_back(cluster, topic, queues=1, seconds=30):
+    """All records of the queues 0 to queues - 1, from whoever leads by then."""
+    def attempt():
+        try:
+            with leader_connection(cluster, 10.0) as connection:
+                return [[record for queue in range(queues) for record in remoting.read_queue(connection, topic, queue)]]
+        except (OSError, remoting.NotNow):
+            return None
+    return wait_for(f"the messages of {topic}", seconds, attempt)[0][0]
 
 
 def insist(cluster, code, ext, body=b"", seconds=15):

@@ -168,6 +168,10 @@ class Connection:
         return False
 
 
+class NotNow(ValueError):
+    """An answer that a client takes as a reason to ask again, somewhere else or later."""
+
+
 def ask(address, code, ext=None, body=b"", timeout=3.0):
     with Connection(address, timeout) as connection:
         return connection.request(code, ext, body)
@@ -252,14 +256,14 @@ def read_queue(connection, topic, queue, start=0):
     """All records of a queue, from start to its maximum."""
     answer = connection.request(MAX_OFFSET, {"topic": topic, "queueId": queue})
     if answer.code != 0:
-        raise ValueError(f"max offset of {topic}/{queue}: {answer}")
+        raise (NotNow if answer.code == 14 else ValueError)(f"max offset of {topic}/{queue}: {answer}")
     end = int(answer.ext["offset"])
     found = []
     offset = start
     while offset < end:
         answer = connection.request(PULL, pull_fields(topic, queue, offset))
         if answer.code != 0:
-            raise ValueError(f"pull of {topic}/{queue} at {offset} of {end}: {answer}")
+            raise (NotNow if answer.code == 14 else ValueError)(f"pull of {topic}/{queue} at {offset} of {end}: {answer}")
         found += records(answer.body)
         offset = int(answer.ext["nextBeginOffset"])
     return found
