@@ -54,15 +54,19 @@ static void on_stop_timeout(uv_timer_t *timer)
 static void on_stopped(void *argument)
 {
     (void)argument;
+    uv_close((uv_handle_t *)&program.term, NULL);
+    uv_close((uv_handle_t *)&program.interrupt, NULL);
     uv_close((uv_handle_t *)&program.stop_timer, NULL);
 }
 
 static void on_signal(uv_signal_t *handle, int number)
 {
     (void)handle;
+    /* Whoever stops services may say it twice. Without a handler the second signal would end the process at once, and the next start would have to do
+     * what the stop had not done. */
+    if (program.broker.stopping)
+        return;
     LOG_INFO("signal %d: the broker stops", number);
-    uv_close((uv_handle_t *)&program.term, NULL);
-    uv_close((uv_handle_t *)&program.interrupt, NULL);
     uv_timer_start(&program.stop_timer, on_stop_timeout, STOP_MS, 0);
     broker_stop(&program.broker, on_stopped, NULL);
 }

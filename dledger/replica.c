@@ -146,6 +146,10 @@ void replica_tick(struct replica *replica)
     replica->driver.capacity = replica_is_full(replica) ? 0 : 0xffff;
     replica_hand_over_when_useful(replica, now);
     replica_prefer_leader(replica, now);
+    if (replica->idle_sync_us != 0 && now >= replica->idle_sync_us && replica->phase == REPLICA_RUNNING) {
+        replica->store_sync_due_us = now;
+        replica->checkpoint_dirty = true;
+    }
     if (now >= replica->checkpoint_due_us && !replica->saving && replica->checkpoint_dirty && replica->phase == REPLICA_RUNNING) {
         replica_start_save(replica, replica->applied_end - replica->snapshot_position >= REPLICA_SNAPSHOT_BYTES);
         replica->checkpoint_due_us = now + REPLICA_CHECKPOINT_MS * 1000;
@@ -166,6 +170,8 @@ uint64_t replica_deadline_us(const struct replica *replica)
         EARLIER(replica->round_started_us + REPLICA_ROUND_AGE_US);
     if (replica->checkpoint_dirty && !replica->saving && replica->phase == REPLICA_RUNNING)
         EARLIER(replica->checkpoint_due_us);
+    if (replica->idle_sync_us != 0 && replica->phase == REPLICA_RUNNING)
+        EARLIER(replica->idle_sync_us);
     if (replica->options.scrub_bytes_per_second > 0 && replica->phase == REPLICA_RUNNING && !replica->scrub.out)
         EARLIER(replica->scrub_due_us);
     if (replica->ledger.hole_count > 0 && replica->phase != REPLICA_FAILED)

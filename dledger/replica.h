@@ -17,6 +17,7 @@
 #define REPLICA_SNAPSHOT_BYTES (64u << 20) /* a metadata snapshot every so many bytes of log */
 #define REPLICA_CHECKPOINT_MS 1000u
 #define REPLICA_STORE_SYNC_MS 30000u       /* queues and index made durable this often */
+#define REPLICA_IDLE_MS 2000u              /* ... and so long after the last entry was applied */
 #define REPLICA_TRANSFER_LAG_MAX 1000u     /* a member must be less behind to be handed leadership */
 #define REPLICA_PREFERRED_STEADY_MS 5000u  /* a preferred leader must have been so for this long */
 #define REPLICA_PREFERRED_RETRY_MS 30000u  /* between two tries of handing over to one */
@@ -132,6 +133,7 @@ struct replica {
     bool checkpoint_dirty;
     uint64_t checkpoint_due_us;
     uint64_t store_sync_due_us;
+    uint64_t idle_sync_us; /* what is not durable yet becomes so then, unless more comes before; 0: everything is */
     bool saving;
     struct replica_save save;
     int64_t snapshot_index; /* DLedger index of the metadata snapshot on disk, -1 = none */

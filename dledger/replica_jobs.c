@@ -170,6 +170,7 @@ void replica_start_save(struct replica *replica, bool with_snapshot)
     if (save->with_sync)
         replica->store_sync_due_us = replica_now_us(replica) + REPLICA_STORE_SYNC_MS * 1000ull;
     replica->saving = true;
+    replica->idle_sync_us = 0;
     replica->checkpoint_dirty = false;
     replica->io.save(replica->io.context, save);
 }
@@ -190,6 +191,9 @@ void replica_saved(struct replica *replica)
         replica->checkpoint_dirty = true;
         return;
     }
+    bool log_behind = save->checkpoint.committed_index + 1 < (int64_t)replica->applied && replica->ledger.hole_count == 0;
+    if (!replica->stopping && !replica->store->sync_broken && (save->checkpoint.synced_dispatched_position < replica->applied_end || log_behind))
+        replica->idle_sync_us = replica_now_us(replica) + REPLICA_IDLE_MS * 1000ull;
     if (save->snapshot_path[0] != '\0') {
         replica->snapshot_index = save->snapshot_index;
         replica->snapshot_position = save->snapshot_position;

@@ -1,5 +1,6 @@
 /* The replica: the path from reserve to answer, a lost leader, a follower that lags, a restart, a member that forgot. */
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "dledger/replica_internal.h"
@@ -406,6 +407,37 @@ START_TEST(test_failed_member_applies_once)
 }
 END_TEST
 
+/* Some seconds after the last message all of it is on the disk, the checkpoint says so, and then nothing is written any more. */
+START_TEST(test_idle)
+{
+    group.durability = _i == 0 ? DURABILITY_A : DURABILITY_B;
+    group_all_up();
+    group_wait_leader(2000);
+    for (int i = 0; i < 3000; i++) {
+        ck_assert_int_eq(group_send(group_leader(), NULL, i), 0);
+        group_step();
+    }
+    group_steps(6000);
+    expect_all_queues(3000);
+    uint64_t calls[GROUP_NODES + 1];
+    for (int i = 1; i <= GROUP_NODES; i++) {
+        struct group_node *node = &group.nodes[i];
+        static struct checkpoint found;
+        struct error error;
+        char path[64];
+        snprintf(path, sizeof path, "%s/checkpoint", group_dir(node));
+        ck_assert_int_eq(checkpoint_load(&found, &node->sim.env, path, &error), 0);
+        ck_assert_uint_eq(found.dispatched_position, node->replica.ledger.end_position);
+        ck_assert_uint_eq(found.synced_dispatched_position, node->replica.ledger.end_position);
+        ck_assert_int_eq(found.committed_index, node->replica.ledger.last_index);
+        calls[i] = sim_env_calls(&node->sim, SIM_CHANGES);
+    }
+    group_steps(40000);
+    for (int i = 1; i <= GROUP_NODES; i++)
+        ck_assert_uint_eq(sim_env_calls(&group.nodes[i].sim, SIM_CHANGES), calls[i]);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("replica");
@@ -425,6 +457,7 @@ int main(void)
     tcase_add_test(tcase, test_failed_ledger);
     tcase_add_test(tcase, test_interrupted_first_start);
     tcase_add_test(tcase, test_interrupted_first_start_alone);
+    tcase_add_loop_test(tcase, test_idle, 0, 2);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
