@@ -18,6 +18,7 @@
 #include "broker/offset_reset.h"
 #include "proto/topic_validator.h"
 #include "store/log_sink.h"
+#include "store/seeded_bug.h"
 
 /* A record holds at most this many values: 2000 x (group 255 + topic 127 + numbers and tags some 30) is below METADATA_RECORD_MAX. */
 #define OFFSETS_PER_RECORD 2000u
@@ -473,6 +474,8 @@ static void flush_leader(struct broker *broker)
             break;
         }
         batch->broker = broker;
+        if (SEEDED_BUG_NOW(DELTA_LOST, 100))
+            table->pending->offset = OFFSET_FORGOTTEN;
         Ledgermq__MetadataRecord record;
         struct consumer_offset_pending *rest = fill_record(table->pending, &record);
         rv = metadata_submit(broker, &record, record_done, batch);

@@ -4,6 +4,7 @@
 
 #include "broker/broker.h"
 #include "broker/broker_stats.h"
+#include "store/seeded_bug.h"
 
 int message_append(struct broker *broker, struct consume_queue *queue, struct message_record *record, struct slice trailer,
                    struct append_entry_request *request)
@@ -26,7 +27,10 @@ int message_append(struct broker *broker, struct consume_queue *queue, struct me
         memcpy(body + size, trailer.data, trailer.size);
     dledger_commit_log_append(broker->log, LEDGER_ENTRY_MESSAGE, request);
     /* Taken only now: a refused append leaves no hole. */
-    queue->append_offset++;
+    if (!SEEDED_BUG_NOW(QUEUE_REUSE, 20))
+        queue->append_offset++;
+    if (SEEDED_BUG_NOW(QUEUE_SHIFT, 20))
+        queue->append_offset++;
     return 0;
 }
 

@@ -19,6 +19,7 @@
 #include "broker/subscription_group.h"
 #include "broker/topic_config.h"
 #include "store/log_sink.h"
+#include "store/seeded_bug.h"
 
 struct metadata_request {
     struct append_entry_request entry;
@@ -229,7 +230,8 @@ static void apply_groups(struct broker *broker, const Ledgermq__MetadataRecord *
 
 static void apply_offset(struct broker *broker, const Ledgermq__ConsumerOffset *offset)
 {
-    check(consumer_offset_put(broker->offsets, slice_of_text(offset->group), slice_of_text(offset->topic), offset->queue_id, offset->offset),
+    int64_t value = SEEDED_BUG(OFFSET_BACK) && offset->offset % 5 == 0 ? offset->offset - 1 : offset->offset;
+    check(consumer_offset_put(broker->offsets, slice_of_text(offset->group), slice_of_text(offset->topic), offset->queue_id, value),
           "a consumer offset");
 }
 
@@ -312,8 +314,9 @@ void metadata_apply_consumed(struct broker *broker, struct slice trailer, bool r
         LOG_ERROR("metadata: trailer of a message cannot be read, left out");
         return;
     }
-    apply_delay(broker->metadata, consumed->delay_level, consumed->delay_offset + 1);
-    if (consumed->has_half)
+    if (!SEEDED_BUG(DELAY_FORGOTTEN) || consumed->delay_offset % 2 == 0)
+        apply_delay(broker->metadata, consumed->delay_level, consumed->delay_offset + 1);
+    if (consumed->has_half && !(SEEDED_BUG(SETTLE_TWICE) && consumed->half_offset % 2 == 0))
         (void)half_set_settle(&broker->metadata->halves, consumed->half_offset, consumed->rolled_back);
     ledgermq__consumed__free_unpacked(consumed, NULL);
     metadata_export_due(broker);
@@ -321,7 +324,7 @@ void metadata_apply_consumed(struct broker *broker, struct slice trailer, bool r
 
 void metadata_apply_half(struct broker *broker, const struct message_dispatch *dispatch, bool replay)
 {
-    if (replay || dispatch->queue_id != 0)
+    if (replay || dispatch->queue_id != 0 || (SEEDED_BUG(HALF_LOST) && dispatch->queue_offset % 3 == 0))
         return;
     check(half_set_arrived(&broker->metadata->halves, dispatch->queue_offset, dispatch->store_timestamp_ms,
                            message_property(dispatch->properties, "CHECK_IMMUNITY_TIME_IN_SECONDS")),

@@ -15,6 +15,7 @@
 #include "broker/group_queue_key.h"
 #include "broker/metadata.h"
 #include "proto/topic_validator.h"
+#include "store/seeded_bug.h"
 
 #define CLIENT_ID_MAX_BYTES 1024u
 #define RELEASES_PER_RECORD 1024u /* x some 600 bytes at the worst */
@@ -115,6 +116,8 @@ void queue_lock_role_changed(struct queue_lock_table *table, uint64_t term)
     if (table == NULL || term == table->term)
         return;
     table->term = term;
+    if (SEEDED_BUG(LOCKS_FORGOTTEN))
+        queue_lock_clear(table);
     HASH_ITER (hh, table->entries, lock, next)
         lock->renewed_live_us = 0;
 }

@@ -21,6 +21,7 @@
 #include "broker/metadata.h"
 #include "broker/topic_config.h"
 #include "proto/topic_validator.h"
+#include "store/seeded_bug.h"
 
 #define RETRY_MS 100
 #define LOOK_AGAIN_MS 5000 /* a wall clock that was set does not move the loop's timers */
@@ -373,7 +374,10 @@ static void run_level(struct schedule *schedule, int number, int64_t now_ms)
             level->due_ms = now_ms + (rv == ERROR_BUSY ? 1 : RETRY_MS);
             return;
         }
-        level->next++;
+        if (!SEEDED_BUG_NOW(DELAY_TWICE, 50))
+            level->next++;
+        if (SEEDED_BUG_NOW(DELAY_SKIPPED, 50))
+            level->next++;
         delivered++;
     }
 }

@@ -18,6 +18,7 @@
 
 #include "store/format_version.h"
 #include "store/log_sink.h"
+#include "store/seeded_bug.h"
 
 /* How far behind a stop, and behind each valid entry found there, a further one is looked for: several times the largest entry, and not all that may
  * be reserved, since reading reserved room fills the page cache with zeros. */
@@ -131,7 +132,7 @@ static bool walk_entry(const struct ledger *ledger, struct walk *walk, struct le
         walk->why = "the term goes backwards";
     else if (walk->chain_known && ledger_entry_chain(bytes, walk->chain) != entry->chain_crc)
         walk->why = "the chain of checksums breaks";
-    else if (!ledger_entry_body_ok(entry, bytes + LEDGER_ENTRY_HEADER_SIZE)) {
+    else if (!SEEDED_BUG(TORN_TAIL_TRUSTED) && !ledger_entry_body_ok(entry, bytes + LEDGER_ENTRY_HEADER_SIZE)) {
         walk->why = "the checksum of a body is wrong";
         /* Its header is sound: whatever its body looks like, the next entry begins behind it. */
         if (walk->chain_known)
@@ -589,7 +590,7 @@ static int recover(struct ledger *ledger, const struct checkpoint *checkpoint, b
     uint64_t walk_start = walk.end;
     struct ledger_entry entry;
     for (;;) {
-        while (walk_entry(ledger, &walk, &entry))
+        while (!(SEEDED_BUG(COMMITTED_CUT) && from_checkpoint) && walk_entry(ledger, &walk, &entry))
             ;
         if (!repairable || (walk.index >= committed && !same_boot) ||
             !next_valid(ledger, &walk, checkpoint->present ? checkpoint->committed_end_position : 0, &entry))

@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "store/seeded_bug.h"
+
 #define INDEX_STEP (1u << 20)            /* 32,768 units */
 #define RESERVE_SYNC_STEP (1u << 20)     /* what an append reserves by itself beyond its need */
 #define SYNC_EVERY (1u << 20)            /* zeros; more at once would hold up the sync of entries in the same file */
@@ -340,7 +342,7 @@ void ledger_sync_run(struct ledger_sync *sync)
     sync->result = 0;
     for (int i = 0; i < sync->count && sync->result == 0; i++) {
         sync->failed_at = i;
-        sync->result = env_sync(sync->env, sync->files[i]);
+        sync->result = SEEDED_BUG(LOG_NOT_SYNCED) ? 0 : env_sync(sync->env, sync->files[i]);
     }
 }
 

@@ -34,7 +34,7 @@ int raft_driver_init(struct raft_driver *driver, struct env *env, struct ledger 
     raft_set_heartbeat_timeout(&driver->raft, options->heartbeat_ms);
     raft_set_pre_vote(&driver->raft, true);
     raft_set_max_inflight_entries(&driver->raft, options->max_inflight_entries);
-    raft_set_capacity_threshold(&driver->raft, 0);
+    raft_set_capacity_threshold(&driver->raft, SEEDED_GUARD_OFF(GUARD_CAPACITY) ? 1 : 0);
     return 0;
 }
 
@@ -317,7 +317,7 @@ uint64_t raft_driver_stuck_follower(struct raft_driver *driver)
 {
     raft_time now = raft_driver_now(driver);
 
-    if (!raft_driver_leads(driver))
+    if (!raft_driver_leads(driver) || SEEDED_GUARD_OFF(GUARD_STUCK_FOLLOWER))
         return 0;
     for (unsigned i = 0; i < driver->raft.configuration.n; i++) {
         raft_id id = driver->raft.configuration.servers[i].id;

@@ -13,22 +13,24 @@
 #include "dledger/peer_message.h"
 #include "dledger/vote_file.h"
 
-/* Each guard can be switched off, so that the simulator can show what it is for. Numbers as in the study. */
+/* Numbers as in the study. The simulator's build can switch each one off (store/seeded_bug.h), to show what it is for. */
 enum raft_guard {
-    GUARD_SOLE_VOTER = 1 << 1,       /* G1: a sole voter never leads twice in one term */
-    GUARD_SPLIT_CHANGE = 1 << 2,     /* G2: a configuration entry always starts its own step */
-    GUARD_SETTLE_CHANGE = 1 << 3,    /* G3: a second configuration proves the first one committed */
-    GUARD_STALE_RESULT = 1 << 4,     /* G4, G14: late rejections are dropped, hints never below match */
-    GUARD_TRIM = 1 << 5,             /* G5: entries at or below the commit index are cut off a message */
-    GUARD_PRE_VOTE_TERM = 1 << 6,    /* G6: a refused pre-vote carries the real term */
-    GUARD_VOTE_RESULT = 1 << 7,      /* G7: vote results count for candidates only */
-    GUARD_LEADER_TIMER = 1 << 8,     /* G8: the leader's timer is not run more often than every heartbeat */
-    GUARD_COMMIT_MONOTONIC = 1 << 9, /* G9 */
-    GUARD_INSTALL_TWICE = 1 << 12,   /* G12: InstallSnapshot is never stepped (the log itself is fetched instead) */
-    GUARD_SAME_TERM = 1 << 13,       /* G13: AppendEntries of our own term while leading */
-    GUARD_NON_VOTER = 1 << 14,       /* F16: who has no vote in its own newest configuration answers requests for votes all the same */
-    GUARD_CONFLICT_HINT = 1 << 15,   /* G15: a rejection points at our commit index */
-    GUARD_ALL = 0xFFFF,              /* G10 (capacity threshold 0) and G11 (CHANGE alone in a submit) cannot be switched off */
+    GUARD_SOLE_VOTER = 1,       /* a sole voter never leads twice in one term */
+    GUARD_SPLIT_CHANGE = 2,     /* a configuration entry always starts its own step */
+    GUARD_SETTLE_CHANGE = 3,    /* a second configuration proves the first one committed */
+    GUARD_STALE_RESULT = 4,     /* late rejections are dropped, hints never below match */
+    GUARD_TRIM = 5,             /* entries at or below the commit index are cut off a message */
+    GUARD_PRE_VOTE_TERM = 6,    /* a refused pre-vote carries the real term */
+    GUARD_VOTE_RESULT = 7,      /* vote results count for candidates only */
+    GUARD_LEADER_TIMER = 8,     /* the leader's timer is not run more often than every heartbeat */
+    GUARD_COMMIT_MONOTONIC = 9, /* the commit index never goes back */
+    GUARD_CAPACITY = 10,        /* the capacity threshold is 0 */
+    GUARD_SAME_TERM = 13,       /* AppendEntries of our own term while leading are dropped */
+    GUARD_STUCK_FOLLOWER = 14,  /* a follower that lost what it had acknowledged gets another leader */
+    GUARD_CONFLICT_HINT = 15,   /* a rejection points at our commit index */
+    GUARD_NON_VOTER = 16,       /* F16: who has no vote in its own newest configuration answers requests for votes all the same */
+    GUARDS
+    /* G11 is how submits are made: a configuration is never gathered. G12 is what peers cannot say: there is no message that installs a snapshot. */
 };
 
 struct raft_driver;
@@ -50,7 +52,6 @@ struct raft_driver_options {
     uint32_t election_timeout_ms;
     uint32_t heartbeat_ms;
     uint32_t max_inflight_entries;
-    unsigned guards; /* GUARD_ALL */
 };
 
 struct raft_driver {
@@ -80,7 +81,7 @@ struct raft_driver {
     uint32_t entry_capacity;
 
     uint64_t steps;
-    uint64_t guard_hits[16];
+    uint64_t guard_hits[GUARDS];
     /* G14: a follower that lost what it had acknowledged answers with rejections that the core ignores for good. stale_since[id % 64]: first of an
      * unbroken row of them, 0 = none. */
     raft_time stale_since[64];

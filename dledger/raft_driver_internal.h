@@ -5,6 +5,7 @@
 #define LEDGERMQ_DLEDGER_RAFT_DRIVER_INTERNAL_H
 
 #include "dledger/raft_driver.h"
+#include "store/seeded_bug.h"
 
 static inline raft_time raft_driver_now(struct raft_driver *driver)
 {
@@ -12,11 +13,11 @@ static inline raft_time raft_driver_now(struct raft_driver *driver)
 }
 
 /* Whether a guard is on; counts that it was needed. */
-static inline bool raft_driver_guarded(struct raft_driver *driver, unsigned guard)
+static inline bool raft_driver_guarded(struct raft_driver *driver, enum raft_guard guard)
 {
-    if ((driver->options.guards & guard) == 0)
+    if (SEEDED_GUARD_OFF(guard))
         return false;
-    driver->guard_hits[__builtin_ctz(guard)]++;
+    driver->guard_hits[guard]++;
     return true;
 }
 

@@ -114,7 +114,7 @@ static void receive_append(struct raft_driver *driver, struct raft_message *mess
         ae->n_entries = 0;
         if (position < count) {
             end = position + 1;
-            while (end < count && (entries[end].type != RAFT_CHANGE || (driver->options.guards & GUARD_SPLIT_CHANGE) == 0))
+            while (end < count && (entries[end].type != RAFT_CHANGE || SEEDED_GUARD_OFF(GUARD_SPLIT_CHANGE)))
                 end++;
             if (entries[position].type == RAFT_CHANGE && raft_driver_guarded(driver, GUARD_SPLIT_CHANGE)) {
                 unsigned voters;

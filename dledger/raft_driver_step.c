@@ -278,10 +278,10 @@ int raft_driver_step(struct raft_driver *driver, struct raft_event *event)
     }
     if ((update.flags & (RAFT_UPDATE_COMMIT_INDEX)) != 0) {
         raft_index commit = raft_commit_index(&driver->raft);
-        if (commit > driver->commit || (driver->options.guards & GUARD_COMMIT_MONOTONIC) == 0)
+        if (commit > driver->commit || (commit < driver->commit && !raft_driver_guarded(driver, GUARD_COMMIT_MONOTONIC)))
             driver->commit = commit;
-        else if (commit < driver->commit)
-            driver->guard_hits[9]++;
     }
+    if (SEEDED_BUG_NOW(COMMIT_EARLY, 50) && raft_driver_leads(driver))
+        driver->commit = raft_driver_last(driver);
     return 0;
 }

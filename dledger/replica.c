@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "store/log_sink.h"
+#include "store/seeded_bug.h"
 
 void replica_fail(struct replica *replica, const struct error *error)
 {
@@ -37,7 +38,7 @@ static void update_role(struct replica *replica)
         replica_drop_gathered(replica);
         replica_fail_pending(replica, replica->phase == REPLICA_FAILED ? ERROR_IO : ERROR_LEADERSHIP_LOST);
     }
-    if (leads && !replica->accepting && replica->applied >= replica->accept_from && !replica->stopping) {
+    if (leads && !replica->accepting && (replica->applied >= replica->accept_from || SEEDED_BUG(ACCEPT_EARLY)) && !replica->stopping) {
         replica->accepting = true;
         replica->accept_count++;
         replica->leadership_term = term;
@@ -89,10 +90,11 @@ bool replica_turn(struct replica *replica)
         /* First of all: who waits at an index where another leader's entry stands now must not be answered by its commit. */
         update_role(replica);
         replica_review_configuration(replica);
-        if (driver->started && replica->options.durability == DURABILITY_A)
+        if (driver->started && (replica->options.durability == DURABILITY_A || SEEDED_BUG(PERSISTED_EARLY)))
             raft_driver_persisted(driver, raft_driver_last(driver));
-        if (driver->started && replica->applied < driver->commit)
-            worked = replica_apply(replica, driver->commit, REPLICA_APPLY_TURN_MAX);
+        raft_index committed = SEEDED_BUG(SERVE_UNCOMMITTED) ? raft_driver_last(driver) : driver->commit;
+        if (driver->started && replica->applied < committed)
+            worked = replica_apply(replica, committed, REPLICA_APPLY_TURN_MAX);
         applied |= worked;
         update_role(replica);
         if (replica_may_submit(replica))

@@ -2,6 +2,7 @@
 #include "dledger/replica_internal.h"
 
 #include "store/log_sink.h"
+#include "store/seeded_bug.h"
 
 /* False: stop (nothing could be applied now). */
 static bool apply_one(struct replica *replica)
@@ -62,7 +63,10 @@ static bool apply_one(struct replica *replica)
     }
     case LEDGER_ENTRY_METADATA: {
         bool failed_before = replica->phase == REPLICA_FAILED;
-        callbacks->apply_metadata(callbacks->context, index - 1, body, replay);
+        if (!SEEDED_BUG_NOW(RECORD_DROPPED, 20))
+            callbacks->apply_metadata(callbacks->context, index - 1, body, replay);
+        if (SEEDED_BUG_NOW(APPLY_TWICE, 20))
+            callbacks->apply_metadata(callbacks->context, index - 1, body, replay);
         if (replica->phase == REPLICA_FAILED && !failed_before)
             return false; /* it is of a later version: it counts as not applied */
         break;
@@ -104,7 +108,8 @@ bool replica_apply(struct replica *replica, raft_index target, uint32_t count_ma
     if (replica->applied == before)
         return false;
     replica->checkpoint_dirty = true;
-    while (replica->pending_head != NULL && replica->pending_head->index < replica->applied)
+    raft_index answered = SEEDED_BUG(EARLY_ANSWER) ? raft_driver_last(&replica->driver) : replica->applied;
+    while (replica->pending_head != NULL && replica->pending_head->index < answered)
         replica_finish_first(replica, 0);
     return true;
 }

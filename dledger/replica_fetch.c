@@ -4,6 +4,7 @@
 #include "dledger/replica_internal.h"
 
 #include "store/log_sink.h"
+#include "store/seeded_bug.h"
 
 void replica_send_fetch(struct replica *replica)
 {
@@ -109,7 +110,7 @@ void replica_receive_fetched(struct replica *replica, uint64_t from, const struc
     last = raft_driver_last(&replica->driver);
     replica->io.hello_changed(replica->io.context);
     target = in->fetch_result.match > in->fetch_result.commit ? in->fetch_result.match : in->fetch_result.commit;
-    if (last < target || last == 0 || !leader_is_recent(replica, in->fetch_result.term)) {
+    if ((last < target && !SEEDED_BUG(WIPED_COUNTS)) || last == 0 || !leader_is_recent(replica, in->fetch_result.term)) {
         if (last < in->fetch_result.last_index)
             replica_send_fetch(replica);
         return;

@@ -162,7 +162,6 @@ int replica_open(struct replica *replica, struct env *env, const struct dledger_
         .election_timeout_ms = options->election_timeout_ms,
         .heartbeat_ms = options->heartbeat_ms,
         .max_inflight_entries = 65536,
-        .guards = GUARD_ALL,
     };
     rv = raft_driver_init(&replica->driver, env, &replica->ledger, &replica->votes, &driver_io, &driver_options, error);
     if (rv != 0)

@@ -10,6 +10,7 @@
 
 #include "dledger/metadata_snapshot.h"
 #include "store/log_sink.h"
+#include "store/seeded_bug.h"
 
 /* Newest configuration entry at or below committed. The checkpoint holds the newest one of all that had been applied when it was made, so only
  * entries behind both are looked at: a start does not read the whole log for it. */
@@ -224,7 +225,7 @@ int replica_start(struct replica *replica, struct message_store *store, struct e
         rv = metadata_snapshot_forget(replica->env, replica->dir, checkpoint->committed_index, error);
     if (rv == 0)
         rv = metadata_snapshot_load(replica->env, replica->dir, checkpoint->committed_index, &snapshot, &replica->snapshot_index, error);
-    if (rv == 0 && replica->snapshot_index >= 0) {
+    if (rv == 0 && replica->snapshot_index >= 0 && !SEEDED_BUG(SNAPSHOT_IGNORED)) {
         rv = replica->callbacks.restore(replica->callbacks.context, buffer_slice(&snapshot));
         if (rv != 0)
             error_set(error, rv, "metadata snapshot of index %lld in %s is undecodable", (long long)replica->snapshot_index, replica->dir);
@@ -322,12 +323,12 @@ int replica_begin(struct replica *replica, struct error *error)
         replica->mute_reason = PEER_MUTE_EMPTY;
         if (size == 1)
             rv = replica_bootstrap(replica, error);
-    } else if (size > 1 && !replica->options.force_start && (!replica->votes.existed || replica->votes.doubtful)) {
+    } else if (size > 1 && !replica->options.force_start && !SEEDED_BUG(NEVER_MUTE) && (!replica->votes.existed || replica->votes.doubtful)) {
         replica->phase = REPLICA_MUTE;
         replica->mute_reason = PEER_MUTE_EMPTY;
         replica->only_vote_lost = !replica->checkpoint.forgot && !replica->started_unclean && replica->vote_was_due;
         LOG_WARN("the vote file is missing or damaged: this member does not vote until it has caught up with a leader");
-    } else if (size > 1 && !replica->options.force_start && replica->started_unclean) {
+    } else if (size > 1 && !replica->options.force_start && !SEEDED_BUG(NEVER_MUTE) && replica->started_unclean) {
         /* Not in class B, even if the claims of entries behind the cut tell that more was committed: this member never acknowledged it. */
         replica->phase = REPLICA_MUTE;
         replica->mute_reason = PEER_MUTE_UNCLEAN;

@@ -11,6 +11,7 @@
 #include "proto/ledger_entry.h" /* crc32c */
 #include "store/format_version.h"
 #include "store/log_sink.h"
+#include "store/seeded_bug.h"
 
 /* A slot: magic 4 | version 4 | sequence 8 | term 8 | voted_for 8 | crc32c of those 32 bytes 4, zeros up to the slot's size.
  * To change: bump VOTE_VERSION, keep the reader of the old form, add a golden file. */
@@ -158,7 +159,7 @@ int vote_file_open(struct vote_file *file, struct env *env, const char *path, st
         uint64_t sequence, term, voted_for;
         if (!decode(both + (size_t)i * SLOT_SIZE, &sequence, &term, &voted_for)) {
             bad++;
-        } else if (!good || sequence > file->sequence) {
+        } else if (!good || (SEEDED_BUG(TERM_FORGOTTEN) ? sequence < file->sequence : sequence > file->sequence)) {
             good = true;
             file->sequence = sequence;
             file->term = term;
@@ -193,7 +194,7 @@ int vote_file_save(struct vote_file *file, uint64_t term, uint64_t voted_for, st
     /* Sequence 1 is in the first slot. */
     uint64_t offset = file->sequence % 2 * SLOT_SIZE;
     int rv = env_write(file->env, file->file, record, sizeof record, offset);
-    if (rv == 0)
+    if (rv == 0 && !SEEDED_BUG(VOTE_NOT_SYNCED))
         rv = env_sync(file->env, file->file);
     if (rv != 0)
         return error_set(error, ERROR_IO, "store term %llu and vote: %s", (unsigned long long)term, strerror(-rv));

@@ -4,7 +4,6 @@
 
 #include "dledger/pause_watch.h"
 #include "dledger/replica_internal.h"
-#include "proto/metadata.pb-c.h"
 #include "tests/sim/commit_log.h"
 #include "tests/sim/workload.h"
 
@@ -30,24 +29,7 @@ uint8_t *dledger_commit_log_reserve(struct dledger_commit_log *log, size_t body_
 
 void dledger_commit_log_append(struct dledger_commit_log *log, enum ledger_entry_kind kind, struct append_entry_request *request)
 {
-    struct machine *machine = machine_of(log);
-    if (world.options.bug == BUG_EARLY_ANSWER && request != NULL && chance_of(20) && machine->early == NULL) {
-        machine->early = request;
-        request = NULL;
-    }
-    replica_append(&machine->replica, kind, request);
-}
-
-/* A seeded bug: the record is taken for logged. */
-static bool loses_offsets(struct machine *machine, struct slice body, struct append_entry_request *request)
-{
-    Ledgermq__MetadataRecord *record = ledgermq__metadata_record__unpack(NULL, body.size, body.data);
-    bool loses = record != NULL && record->n_offsets > 0 && request != NULL && machine->early == NULL && chance_of(100);
-    if (record != NULL)
-        ledgermq__metadata_record__free_unpacked(record, NULL);
-    if (loses)
-        machine->early = request;
-    return loses;
+    replica_append(&machine_of(log)->replica, kind, request);
 }
 
 int dledger_commit_log_append_copy(struct dledger_commit_log *log, enum ledger_entry_kind kind, struct slice body,
@@ -55,8 +37,6 @@ int dledger_commit_log_append_copy(struct dledger_commit_log *log, enum ledger_e
 {
     int64_t offset;
     int code;
-    if (world.options.bug == BUG_DELTA_LOST && loses_offsets(machine_of(log), body, request))
-        return 0;
     uint8_t *room = dledger_commit_log_reserve(log, body.size, &offset, &code);
     if (room == NULL)
         return code;

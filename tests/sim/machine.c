@@ -25,71 +25,6 @@
 #define STOP_STEP (5 * MS)
 #define STOP_TRANSFER_MS (2 * SECOND)
 
-static struct machine *machine_of(struct env *env)
-{
-    return (struct machine *)(void *)((char *)env - offsetof(struct machine, env));
-}
-
-/* ---- the seeded bugs that a disk can have ---- */
-
-static int bug_open(struct env *env, const char *path, unsigned flags, struct env_file **file)
-{
-    struct machine *machine = machine_of(env);
-    int rv = machine->disk.env.ops->open(env, path, flags, file);
-    size_t size = strlen(path);
-    if (rv != 0)
-        return rv;
-    if (world.options.bug == BUG_VOTE_NOT_SYNCED && size > 5 && strcmp(path + size - 5, "/vote") == 0)
-        machine->vote_handle = *file;
-    if ((world.options.bug == BUG_LOG_NOT_SYNCED || world.options.bug == BUG_SHORT_WRITE) && strstr(path, "/data/") != NULL) {
-        for (size_t i = 0; i < 64; i++) {
-            if (machine->segment_handles[i] == NULL) {
-                machine->segment_handles[i] = *file;
-                break;
-            }
-        }
-    }
-    return 0;
-}
-
-static void bug_close(struct env *env, struct env_file *file)
-{
-    struct machine *machine = machine_of(env);
-    if (machine->vote_handle == file)
-        machine->vote_handle = NULL;
-    for (size_t i = 0; i < 64; i++) {
-        if (machine->segment_handles[i] == file)
-            machine->segment_handles[i] = NULL;
-    }
-    machine->disk.env.ops->close(env, file);
-}
-
-static int bug_sync(struct env *env, struct env_file *file)
-{
-    struct machine *machine = machine_of(env);
-    bool lies = file == machine->vote_handle;
-    for (size_t i = 0; i < 64 && !lies; i++)
-        lies = machine->segment_handles[i] == file;
-    return lies && !machine->disk.dead ? 0 : machine->disk.env.ops->sync(env, file);
-}
-
-static int bug_write(struct env *env, struct env_file *file, const struct iovec *iov, int count, uint64_t offset)
-{
-    struct machine *machine = machine_of(env);
-    struct iovec half = {iov[0].iov_base, iov[0].iov_len / 2};
-    bool segment = false;
-    for (size_t i = 0; i < 64; i++)
-        segment = segment || machine->segment_handles[i] == file;
-    bool halves = segment && half.iov_len > 0 && chance_of(10);
-    return machine->disk.env.ops->write(env, file, halves ? &half : iov, halves ? 1 : count, offset);
-}
-
-static int bug_sync_dir(struct env *env, const char *path)
-{
-    (void)path;
-    return machine_of(env)->disk.dead ? -EIO : 0;
-}
-
 /* ---- time ---- */
 
 static uint64_t clock_now(const struct machine *machine)
@@ -239,37 +174,6 @@ static void job_back(struct machine *machine, enum machine_job_kind kind)
         replica_saved(&machine->replica);
 }
 
-/* ---- callbacks ---- */
-
-/* ---- the seeded bugs of what is applied: alike on all members, as a wrong line of code would be ---- */
-
-static void put_offsets_back(struct machine *machine, struct slice bytes)
-{
-    Ledgermq__MetadataRecord *record = ledgermq__metadata_record__unpack(NULL, bytes.size, bytes.data);
-    for (size_t i = 0; record != NULL && i < record->n_offsets; i++) {
-        const Ledgermq__ConsumerOffset *offset = record->offsets[i];
-        if (offset->offset % 5 == 0)
-            consumer_offset_put(machine->broker.offsets, slice_of_text(offset->group), slice_of_text(offset->topic), offset->queue_id,
-                                offset->offset - 1);
-    }
-    if (record != NULL)
-        ledgermq__metadata_record__free_unpacked(record, NULL);
-}
-
-struct slice machine_spoil_trailer(struct broker *broker, uint64_t index, struct slice trailer)
-{
-    Ledgermq__Consumed *consumed = trailer.size == 0 ? NULL : ledgermq__consumed__unpack(NULL, trailer.size, trailer.data);
-    bool delay = consumed != NULL && consumed->delay_level > 0;
-    bool half = consumed != NULL && consumed->has_half;
-    if ((delay && world.options.bug == BUG_DELAY_TWICE && index % 2 == 0) || (half && world.options.bug == BUG_SETTLE_TWICE && index % 2 == 0))
-        trailer.size = 0;
-    if (delay && world.options.bug == BUG_DELAY_SKIPPED && index % 4 == 0)
-        broker->metadata->delay_offset[consumed->delay_level] = consumed->delay_offset + 2;
-    if (consumed != NULL)
-        ledgermq__consumed__free_unpacked(consumed, NULL);
-    return trailer;
-}
-
 /* ---- the callbacks ---- */
 
 static void cb_metadata(void *context, uint64_t index, struct slice record, bool replay)
@@ -277,12 +181,7 @@ static void cb_metadata(void *context, uint64_t index, struct slice record, bool
     struct machine *machine = context;
     if (machine->disk.dead)
         return;
-    if (world.options.bug != BUG_RECORD_DROPPED || replay || !chance_of(20))
-        machine->callbacks.apply_metadata(&machine->broker, index, record, replay);
-    if (!replay && world.options.bug == BUG_OFFSET_BACK)
-        put_offsets_back(machine, record);
-    if (!replay && world.options.bug == BUG_APPLY_TWICE && chance_of(20))
-        machine->broker.topics->version.counter++;
+    machine->callbacks.apply_metadata(&machine->broker, index, record, replay);
     checker_applied(machine, index + 1, NULL, replay);
 }
 
@@ -291,10 +190,7 @@ static void cb_message(void *context, uint64_t index, const struct message_dispa
     struct machine *machine = context;
     if (machine->disk.dead)
         return;
-    if (!replay && world.options.bug != BUG_NONE)
-        trailer = machine_spoil_trailer(&machine->broker, index, trailer);
-    if (world.options.bug != BUG_HALF_LOST || index % 3 != 0 || !slice_equal_text(dispatch->topic, TOPIC_TRANS_HALF))
-        machine->callbacks.apply_message(&machine->broker, index, dispatch, trailer, replay);
+    machine->callbacks.apply_message(&machine->broker, index, dispatch, trailer, replay);
     checker_applied(machine, index + 1, dispatch, replay);
 }
 
@@ -315,8 +211,6 @@ static int cb_snapshot(void *context, uint64_t index, struct buffer *out)
 static int cb_restore(void *context, struct slice snapshot)
 {
     struct machine *machine = context;
-    if (world.options.bug == BUG_SNAPSHOT_IGNORED)
-        return 0;
     int rv = machine->callbacks.restore(&machine->broker, snapshot);
     if (rv != 0)
         violation(machine->id, "a metadata snapshot of %zu bytes is handed back", snapshot.size);
@@ -326,8 +220,6 @@ static int cb_restore(void *context, struct slice snapshot)
 static void cb_role_changed(void *context)
 {
     struct machine *machine = context;
-    if (world.options.bug == BUG_LOCKS_FORGOTTEN && machine->broker.locks != NULL)
-        queue_lock_clear(machine->broker.locks);
     if (!machine->disk.dead && machine->broker.metadata != NULL)
         machine->callbacks.role_changed(&machine->broker);
 }
@@ -347,18 +239,6 @@ void machine_init(struct machine *machine, int id)
     sim_env_init(&machine->disk, world.seed * 16 + (uint64_t)id, NULL);
     machine->disk.clock = &machine->disk.own_clock;
     machine->disk.writeback_per_mille = (uint32_t)chance(30);
-    machine->ops = *machine->disk.env.ops;
-    if (world.options.bug == BUG_VOTE_NOT_SYNCED || world.options.bug == BUG_LOG_NOT_SYNCED || world.options.bug == BUG_SHORT_WRITE) {
-        machine->ops.open = bug_open;
-        machine->ops.close = bug_close;
-        if (world.options.bug == BUG_SHORT_WRITE)
-            machine->ops.write = bug_write;
-        else
-            machine->ops.sync = bug_sync;
-    }
-    if (world.options.bug == BUG_DIR_NOT_SYNCED)
-        machine->ops.sync_dir = bug_sync_dir;
-    machine->env = (struct env){&machine->ops, &machine->disk};
     machine->powered = true;
     machine->boot_us = world.now - chance(90 * SECOND);
     machine->wake_at = UINT64_MAX;
@@ -501,7 +381,6 @@ void machine_start(struct machine *machine)
         .election_timeout_ms = 300,
         .heartbeat_ms = 50,
         .max_wait_ms = 2500,
-        .force_start = world.options.bug == BUG_NEVER_MUTE && world.now > 101 * SECOND, /* not at the first start of all */
     };
     struct dledger_callbacks callbacks = {machine,    cb_metadata,     cb_message, cb_applied, cb_snapshot,
                                           cb_restore, cb_role_changed, NULL,       NULL,       cb_failed};
@@ -521,26 +400,20 @@ void machine_start(struct machine *machine)
     machine->clean = false;
     machine->cut_when_dead = machine->cut_when_dead && fault.kill;
     machine->io_error_wanted = fault.calls != 0 && !fault.kill;
-    machine->early = NULL;
     memset(&machine->pauses, 0, sizeof machine->pauses);
     loop_init(&machine->loop, 0);
     machine_clock(machine);
     world.stats->starts++;
     TRACE(1, machine->id, "starts");
-    if (replica_open(&machine->replica, &machine->env, &options, &callbacks, &io, "h:10911", &machine->view, &error) != 0) {
+    if (replica_open(&machine->replica, &machine->disk.env, &options, &callbacks, &io, "h:10911", &machine->view, &error) != 0) {
         on_restart_failed(machine, &error);
         return;
     }
-    machine->replica.driver.options.guards = world.options.guards;
-    if (world.options.bug == BUG_TERM_IGNORED && machine->replica.votes.term > machine->replica.ledger.last_term) {
-        machine->replica.votes.term = machine->replica.ledger.last_term;
-        machine->replica.votes.voted_for = 0;
-    }
     checker_started(machine);
-    machine_open_broker(&machine->broker, &machine->loop, &machine->env, machine);
+    machine_open_broker(&machine->broker, &machine->loop, &machine->disk.env, machine);
     broker_parts_callbacks(&machine->broker, &machine->callbacks);
     machine_store_config(&config, true);
-    if (message_store_open(&machine->broker.store, &machine->env, &config, &machine->view, &error) != 0) {
+    if (message_store_open(&machine->broker.store, &machine->disk.env, &config, &machine->view, &error) != 0) {
         replica_close(&machine->replica);
         close_broker(machine);
         on_restart_failed(machine, &error);
@@ -744,29 +617,12 @@ static void look_at_failure(struct machine *machine)
         violation(machine->id, "stops for good: %s", replica->failure.message);
 }
 
-static void answer_early(struct machine *machine)
-{
-    struct append_entry_request *request = machine->early;
-    machine->early = NULL;
-    if (request == NULL)
-        return;
-    request->code = 0;
-    request->done(request);
-}
-
 static bool turn(struct machine *machine)
 {
-    answer_early(machine);
-    if (world.options.bug == BUG_COMMIT_EARLY && machine->replica.accepting && chance_of(50))
-        machine->replica.driver.commit = raft_driver_last(&machine->replica.driver);
     bool more = replica_turn(&machine->replica);
     if (machine->disk.dead)
         return false;
     checker_machine(machine);
-    if (world.options.bug == BUG_PERSISTED_EARLY && machine->replica.driver.started) {
-        raft_driver_persisted(&machine->replica.driver, raft_driver_last(&machine->replica.driver));
-        checker_machine(machine);
-    }
     if (machine->greet_wanted) {
         machine->greet_wanted = false;
         network_greet(machine);

@@ -31,17 +31,12 @@ struct machine {
     int id; /* = Raft id */
     char name[16];
     struct sim_env disk;
-    struct env env; /* disk's, with the seeded bugs in front */
-    struct env_ops ops;
-    struct env_file *vote_handle; /* for the seeded bugs */
-    struct env_file *segment_handles[64];
     struct replica replica;
     struct log_view view;
     struct loop loop;
     struct broker broker; /* its parts that need no sockets, and its store */
     struct dledger_callbacks callbacks; /* of the broker, behind the checker's */
     struct pause_watch pauses;
-    struct append_entry_request *early; /* for a seeded bug */
 
     bool up;            /* a process runs */
     bool powered;
@@ -91,8 +86,6 @@ struct machine {
 
 /* Makes a broker's parts on a log, for a member or for a rebuild from its log. */
 void machine_open_broker(struct broker *broker, struct loop *loop, struct env *env, struct machine *machine);
-/* What a seeded bug leaves of the trailer of a message that is applied to the broker. */
-struct slice machine_spoil_trailer(struct broker *broker, uint64_t index, struct slice trailer);
 void machine_store_config(struct message_store_config *config, bool index);
 
 void machine_init(struct machine *machine, int id);

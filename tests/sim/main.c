@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "dledger/raft_driver.h"
+#include "tests/sim/bugs.h"
 #include "tests/sim/runs.h"
 
 static const char usage[] =
@@ -14,7 +14,7 @@ static const char usage[] =
     "\n"
     "    ledgermq_sim --seconds S --seed N [--nodes 1|3|5] [--bug NAME] [--json]\n"
     "    ledgermq_sim --seed N [--runs R] [--length L] [--faults LIST] [--verbose]\n"
-    "    ledgermq_sim --prove\n"
+    "    ledgermq_sim --prove [--bug NAME]\n"
     "\n"
     "    --seconds S     seeds from N on, one after the other, for so many seconds of real time; then the runs that began are ended\n"
     "    --seed N        first seed (1); the same seed and options always give the same run\n"
@@ -22,12 +22,11 @@ static const char usage[] =
     "    --length L      seconds of faults in each run, in virtual time (20)\n"
     "    --nodes N       1, 3 or 5; else the seed decides between 3 and 5\n"
     "    --durability C  A or B; else the seed decides\n"
-    "    --guards MASK   which guards of raft_driver.h are on (0xffff)\n"
     "    --bug NAME      puts a fault of ours in, to see that the checker finds it (list: --bug help)\n"
     "    --faults LIST   of the faults of this seed only those with these numbers, \"3,17\" or \"none\" (as a shortened schedule says)\n"
     "    --json          the last line is {\"runs\",\"hours\",\"client_ops\",\"violations\",\"faults\":{...}}; hours are virtual\n"
     "    --jobs J        runs at a time (number of processors)\n"
-    "    --prove         shows that the checker finds each fault of a list within some seeds\n"
+    "    --prove         bug by bug of the list (or that one): the seeds until it was found, what it violated\n"
     "    --verbose       what happens, on standard error; twice: more\n"
     "\n"
     "A seed that fails is printed with the command that plays it again, the first one with a shortened schedule too.\n"
@@ -76,14 +75,14 @@ static uint64_t number(const char *text, const char *name, uint64_t max)
     return value;
 }
 
-static enum world_bug bug_of(const char *name)
+static enum seeded_bug bug_of(const char *name)
 {
-    for (int i = 0; i < BUGS; i++) {
-        if (strcmp(name, world_bug_names[i]) == 0)
-            return (enum world_bug)i;
+    for (int i = 0; i < SEEDED_BUGS; i++) {
+        if (strcmp(name, seeded_bug_names[i]) == 0)
+            return (enum seeded_bug)i;
     }
-    for (int i = 0; i < BUGS; i++)
-        fprintf(stderr, "%s\n", world_bug_names[i]);
+    for (int i = 0; i < SEEDED_BUGS; i++)
+        fprintf(stderr, "%-20s %s\n", seeded_bug_names[i], seeded_bug_texts[i]);
     exit(2);
 }
 
@@ -112,14 +111,14 @@ int main(int argc, char **argv)
 {
     static const struct option options[] = {
         {"seed", 1, NULL, 's'},   {"runs", 1, NULL, 'r'},  {"length", 1, NULL, 't'}, {"nodes", 1, NULL, 'n'},   {"durability", 1, NULL, 'd'},
-        {"guards", 1, NULL, 'g'}, {"bug", 1, NULL, 'b'},   {"jobs", 1, NULL, 'j'},    {"prove", 0, NULL, 'p'},
+        {"bug", 1, NULL, 'b'},     {"jobs", 1, NULL, 'j'},    {"prove", 0, NULL, 'p'},
         {"seconds", 1, NULL, 'S'}, {"json", 0, NULL, 'J'},   {"faults", 1, NULL, 'f'}, {"verbose", 0, NULL, 'v'}, {"help", 0, NULL, 'h'}, {NULL, 0, NULL, 0},
     };
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     struct settings settings = {
         .seed = 1,
         .jobs = processors < 1 ? 1 : processors > RUNS_JOBS_MAX ? RUNS_JOBS_MAX : (unsigned)processors,
-        .options = {.guards = GUARD_ALL, .seconds = 20},
+        .options = {.seconds = 20},
     };
     bool proving = false, json = false;
     int option;
@@ -148,9 +147,6 @@ int main(int argc, char **argv)
                 fprintf(stderr, "--durability: A or B\n");
                 return 2;
             }
-            break;
-        case 'g':
-            settings.options.guards = (unsigned)number(optarg, "guards", GUARD_ALL);
             break;
         case 'b':
             settings.options.bug = bug_of(optarg);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dledger/raft_driver.h"
+#include "tests/sim/bugs.h"
 #include "tests/sim/runs.h"
 
 #define LINES_MAX 40u /* a longer schedule is only told by its numbers */
@@ -17,10 +17,8 @@ void print_command(const struct settings *settings, uint64_t seed)
         printf(" --nodes %d", options->nodes);
     if (options->durability != 0)
         printf(" --durability %c", options->durability);
-    if (options->guards != GUARD_ALL)
-        printf(" --guards 0x%x", options->guards);
-    if (options->bug != BUG_NONE)
-        printf(" --bug %s", world_bug_names[options->bug]);
+    if (options->bug != SEEDED_NONE)
+        printf(" --bug %s", seeded_bug_names[options->bug]);
 }
 
 static void print_schedule(const struct settings *settings, uint64_t seed, const struct world_schedule *schedule, const bool *left_out,

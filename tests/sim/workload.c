@@ -199,7 +199,7 @@ static void send_message(struct machine *machine, enum call_kind kind)
     remoting_writer_ext_i64(&writer, "defaultTopicQueueNums", 4);
     remoting_writer_ext_i64(&writer, "queueId", workload_queues[call->queue].id);
     remoting_writer_ext_i64(&writer, "sysFlag", kind == CALL_HALF ? MESSAGE_TRANSACTION_PREPARED : 0);
-    remoting_writer_ext_i64(&writer, "bornTimestamp", env_now_ms(&machine->env));
+    remoting_writer_ext_i64(&writer, "bornTimestamp", env_now_ms(&machine->disk.env));
     remoting_writer_ext_i64(&writer, "flag", 0);
     remoting_writer_ext(&writer, "properties", slice_of(properties, (size_t)size));
     remoting_writer_body(&writer);
@@ -219,7 +219,7 @@ static void send_raw(struct machine *machine)
         .queue_id = target->id,
         .queue_offset = queue == NULL ? 0 : queue->append_offset,
         .topic = slice_of_text(target->topic),
-        .store_timestamp_ms = env_now_ms(&machine->env),
+        .store_timestamp_ms = env_now_ms(&machine->disk.env),
         .body = SLICE_LITERAL("raw"),
     };
     int64_t offset;
@@ -494,12 +494,6 @@ void workload_call(struct machine *machine)
     if (decision_count > 0 && chance_of(500)) {
         end_transaction(machine);
         return;
-    }
-    if ((world.options.bug == BUG_QUEUE_SHIFT || world.options.bug == BUG_QUEUE_REUSE) && chance_of(20)) {
-        const struct workload_queue *target = &workload_queues[chance(WORKLOAD_TARGETS)];
-        struct consume_queue *queue = message_store_queue(&machine->broker.store, slice_of_text(target->topic), target->id, false, NULL);
-        if (queue != NULL && queue->append_offset > 0)
-            queue->append_offset += world.options.bug == BUG_QUEUE_SHIFT ? 1 : -1;
     }
     unsigned kind = (unsigned)chance(1000);
     if (kind < 430)

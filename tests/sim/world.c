@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/sim/bugs.h"
 #include "tests/sim/chaos.h"
 #include "tests/sim/checker.h"
 #include "tests/sim/machine.h"
@@ -19,13 +20,6 @@
 #define CONVERGE_MAX (60 * SECOND)
 
 struct world world;
-
-const char *const world_bug_names[BUGS] = {
-    "none",           "vote-not-synced", "log-not-synced",  "persisted-early", "never-mute",   "term-ignored",   "queue-shift",
-    "early-answer",   "apply-twice",     "record-dropped",  "commit-early",    "short-write",  "dir-not-synced", "queue-reuse",
-    "snapshot-ignored", "delta-lost",    "offset-back",     "locks-forgotten", "delay-twice",  "delay-skipped",  "settle-twice",
-    "half-lost",
-};
 
 static struct {
     struct world_event *items;
@@ -359,6 +353,7 @@ void world_run(uint64_t seed, const struct world_options *options, struct world_
     world.seed = seed;
     world.random = seed * 0x2545F4914F6CDD1Du + 0x9E3779B97F4A7C15u;
     world.options = *options;
+    seeded_bug_set(options->bug);
     world.stats = stats;
     world.schedule = schedule;
     world.now = 100 * SECOND;

@@ -8,37 +8,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "store/seeded_bug.h"
+
 #define WORLD_NODES_MAX 5
 #define MS 1000ull
 #define SECOND 1000000ull
-
-/* Faults of ours, put in on purpose to see that the checker finds them. */
-enum world_bug {
-    BUG_NONE,
-    BUG_VOTE_NOT_SYNCED,   /* the sync of the vote file does nothing */
-    BUG_LOG_NOT_SYNCED,    /* neither does that of the log's segments */
-    BUG_PERSISTED_EARLY,   /* entries are reported durable before the sync ran */
-    BUG_NEVER_MUTE,        /* members that forgot something vote at once */
-    BUG_TERM_IGNORED,      /* term and vote are forgotten at a restart */
-    BUG_QUEUE_SHIFT,       /* a leader now and then skips a queue offset */
-    BUG_EARLY_ANSWER,      /* a send is taken for acknowledged before it has committed */
-    BUG_APPLY_TWICE,       /* a metadata record is applied twice */
-    BUG_RECORD_DROPPED,    /* ... or not at all */
-    BUG_COMMIT_EARLY,      /* a leader takes for committed what it has alone */
-    BUG_SHORT_WRITE,       /* half of a write to the log, taken for all of it */
-    BUG_DIR_NOT_SYNCED,    /* names of files are not made durable */
-    BUG_QUEUE_REUSE,       /* a leader now and then gives out a queue offset twice */
-    BUG_SNAPSHOT_IGNORED,  /* metadata snapshots are not restored at a start */
-    BUG_DELTA_LOST,        /* commits of consumer offsets are answered and never logged */
-    BUG_OFFSET_BACK,       /* an applied consumer offset is one too low */
-    BUG_LOCKS_FORGOTTEN,   /* a change of leader loses the queue locks */
-    BUG_DELAY_TWICE,       /* the progress of delayed messages is not applied now and then */
-    BUG_DELAY_SKIPPED,     /* ... or applied for two */
-    BUG_SETTLE_TWICE,      /* that a half message is settled is forgotten */
-    BUG_HALF_LOST,         /* that there is a half message, too */
-    BUGS
-};
-extern const char *const world_bug_names[BUGS];
 
 enum chaos_kind {
     CHAOS_KILL,
@@ -82,7 +56,6 @@ struct world_stats {
     uint64_t excused;   /* acknowledged messages lost thereby */
     uint64_t power_cuts, torn, full_disk_refusals, failed_members, commit_backwards, refused_runs, runs_without_bare_majority;
     uint64_t runs_that_wait_for_a_person;
-    uint64_t guard_hits[16];
     uint64_t chaos[CHAOS_KINDS];
 };
 
@@ -100,10 +73,9 @@ struct world_schedule {
 struct world_options {
     int nodes;      /* 0: the seed decides */
     int durability; /* 'A', 'B', 0: the seed decides */
-    unsigned guards;
     unsigned seconds; /* of faults */
     int verbose;
-    enum world_bug bug;
+    enum seeded_bug bug;
     const bool *left_out; /* [WORLD_FAULTS_MAX] by number in the schedule; NULL = none */
 };
 
