@@ -11,6 +11,7 @@
 #include "broker/metadata.h"
 #include "broker/processor.h"
 #include "broker/reply.h"
+#include "broker/retention.h"
 #include "broker/topic_config.h"
 #include "proto/group_list.h"
 #include "proto/headers.h"
@@ -209,27 +210,22 @@ static void clean_queues(struct broker *broker, struct request *request)
     free(cleaning.topics);
     if (cleaning.failed)
         code = ERROR_NO_MEMORY;
-    if (code == 0 && state.begin_position > 0)
-        code = message_store_trim(&broker->store, broker->store.log.min_offset(broker->store.log.context));
+    dledger_commit_log_trim_queues(broker->log);
     if (code == 0)
         reply_simple(broker, &request->reply_to, RESPONSE_SUCCESS, NULL);
     else
         reply_simple(broker, &request->reply_to, RESPONSE_SYSTEM_ERROR, "queue files could not be removed: %s", error_text(code));
 }
 
-/* Java says success and leaves the rest to its cleaning thread. Here nothing is deleted yet: success is said where nothing is due. What can go are whole
- * files but the last, whose first message is older than fileReservedTime. */
+/* Java says success and leaves the rest to its cleaning thread, as happens here; but when something that is due cannot go, that is said. */
 static void delete_expired_commit_log(struct broker *broker, struct request *request)
 {
-    struct dledger_state state;
-    dledger_commit_log_state(broker->log, &state);
-    int64_t earliest_ms = message_store_earliest_time(&broker->store);
-    int64_t age_ms = env_now_ms(&broker->env) - earliest_ms;
-    bool expired = earliest_ms >= 0 && age_ms > broker->config.file_reserved_time * 3600000ll &&
-                   state.end_position - state.begin_position > broker->config.mapped_file_size_commit_log;
-    if (expired)
-        reply_simple(broker, &request->reply_to, RESPONSE_SYSTEM_ERROR,
-                     "nothing was deleted: this broker keeps the whole log, retention is not built yet");
+    int code = retention_look(broker->retention, true);
+    const char *held_back = retention_counters(broker->retention)->held_back;
+    if (code != 0)
+        reply_simple(broker, &request->reply_to, RESPONSE_SYSTEM_ERROR, "nothing was deleted: %s", error_text(code));
+    else if (held_back[0] != '\0')
+        reply_simple(broker, &request->reply_to, RESPONSE_SYSTEM_ERROR, "%s", held_back);
     else
         reply_simple(broker, &request->reply_to, RESPONSE_SUCCESS, NULL);
 }
@@ -386,7 +382,7 @@ const struct processor_row admin_topic_processor_rows[] = {
     {REQUEST_DELETE_TOPIC_IN_BROKER, "DELETE_TOPIC_IN_BROKER", delete_topic, PROCESSOR_FORWARD},
     {REQUEST_CLEAN_EXPIRED_CONSUMEQUEUE, "CLEAN_EXPIRED_CONSUMEQUEUE", clean_queues, 0},
     {REQUEST_CLEAN_UNUSED_TOPIC, "CLEAN_UNUSED_TOPIC", clean_queues, 0},
-    {REQUEST_DELETE_EXPIRED_COMMITLOG, "DELETE_EXPIRED_COMMITLOG", delete_expired_commit_log, 0},
+    {REQUEST_DELETE_EXPIRED_COMMITLOG, "DELETE_EXPIRED_COMMITLOG", delete_expired_commit_log, PROCESSOR_FORWARD},
     {REQUEST_GET_ALL_TOPIC_CONFIG, "GET_ALL_TOPIC_CONFIG", get_all_topic_config, 0},
     {REQUEST_GET_TOPIC_CONFIG, "GET_TOPIC_CONFIG", get_topic_config, 0},
     {REQUEST_GET_TOPIC_STATS_INFO, "GET_TOPIC_STATS_INFO", get_topic_stats, 0},

@@ -34,6 +34,7 @@ struct broker {
     struct cold_reader *cold_reads;
     struct schedule *schedule;
     struct transaction *transactions;
+    struct retention *retention;
     struct metadata *metadata;
     struct forward *forward;
     struct namesrv *namesrv;  /* embedded name server, NULL when off */

@@ -10,6 +10,7 @@
 #include <uv.h>
 
 #include "broker/log.h"
+#include "broker/retention.h"
 #include "broker/schedule.h"
 #include "dledger/dledger_commit_log.h"
 #include "proto/java_properties.h"
@@ -521,6 +522,9 @@ int broker_config_finish(struct broker_config *config, struct error *error)
     if (config->dledger_index_file_size % 32 != 0)
         return error_set(error, ERROR_INVALID, "mappedFileSizeForEntryIndex=%lld: a multiple of 32 is needed",
                          (long long)config->dledger_index_file_size);
+    uint32_t hours;
+    if (!retention_parse_hours(config->delete_when, &hours))
+        return error_set(error, ERROR_INVALID, "deleteWhen=%s: hours of the day are needed, like 04 or 02;14", config->delete_when);
     config->mapped_file_size_consume_queue = (config->mapped_file_size_consume_queue + 19) / 20 * 20;
     config->sync_flush = strcmp(config->flush_disk_type, "SYNC_FLUSH") == 0;
     return 0;

@@ -74,6 +74,11 @@ struct broker_config {
     int32_t transaction_check_max;
     int64_t transaction_check_interval; /* ms */
     int32_t file_reserved_time;         /* hours */
+    const char *delete_when;
+    int32_t disk_max_used_space_ratio;
+    bool clean_file_forcibly_enable;
+    int32_t clean_resource_interval;    /* ms */
+    int64_t log_bytes_max;              /* 0 = no limit */
 
     /* ---- pulls ---- */
     bool long_polling_enable;

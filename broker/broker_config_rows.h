@@ -9,7 +9,7 @@
 #define NO_PLAIN_LOG "the log is DLedger's, written in batches and synced as flushDiskType says"
 #define NO_MAPPED_WRITES "the log is never written through a mapping, so there is nothing to warm, lock or pool"
 #define NO_NETTY "libuv serves the sockets"
-#define NO_RETENTION "retention is not built yet: nothing is deleted"
+#define NO_RETENTION "segments are deleted one after the other, one a second; who still reads one keeps its bytes"
 #define NO_BLOOM "SQL92 expressions are evaluated for each pull: there are no bloom filters and no files for them"
 #define NO_PAID "belongs to a commercial product"
 #define ALL_STATS "every topic, group and queue is counted; what nothing moved for a day is forgotten"
@@ -141,6 +141,20 @@ static const struct config_row rows[] = {
     LONG("bufferMemoryMax", buffer_memory_max, "134217728", 1048576, INT64_MAX,
          "bytes of unfinished requests, unsent answers, waiting sends and pulls; above it sends and pulls are refused with code 14"),
 
+    /* ---- retention ---- */
+    LIVE_INT("fileReservedTime", file_reserved_time, "72", 1, 876000,
+             "hours after which a message may be deleted, with all of its segment; a half message that nobody settles is given up"),
+    TEXT("deleteWhen", delete_when, "04", "hours of the day, `04` or `02;14`, in which what is older than fileReservedTime is deleted"),
+    LIVE_INT("diskMaxUsedSpaceRatio", disk_max_used_space_ratio, "75", 1, 100, "percent of the disk from which on deleteWhen is not waited for"),
+    LIVE_BOOL("cleanFileForciblyEnable", clean_file_forcibly_enable, "false",
+              "from diskMaxUsedSpaceRatio on the oldest segment goes whatever its age; false: sends are refused when the disk is full"),
+    LIVE_INT("cleanResourceInterval", clean_resource_interval, "10000", 100, 3600000, "ms between two looks at what may be deleted"),
+    LIVE_LONG("logBytesMax", log_bytes_max, "0", 0, INT64_MAX, "bytes of the log that are kept at most, whatever their age; 0: no limit"),
+    INERT("deleteCommitLogFilesInterval", CONFIG_INT, "100", NO_RETENTION),
+    INERT("deleteConsumeQueueFilesInterval", CONFIG_INT, "100", NO_RETENTION),
+    INERT("destroyMapedFileIntervalForcibly", CONFIG_INT, "120000", NO_RETENTION),
+    INERT("redeleteHangedFileInterval", CONFIG_INT, "120000", NO_RETENTION),
+
     /* ---- not built yet ---- */
     UNBUILT("aclEnable", CONFIG_BOOL, "false", "false", "access control is not built yet; true refuses to start"),
     UNBUILT("enableCalcFilterBitMap", CONFIG_BOOL, "false", "false", NO_BLOOM),
@@ -151,16 +165,6 @@ static const struct config_row rows[] = {
     UNBUILT("enableConsumeQueueExt", CONFIG_BOOL, "false", "false", NO_BLOOM),
     INERT("mappedFileSizeConsumeQueueExt", CONFIG_INT, "50331648", NO_BLOOM),
     INERT("bitMapLengthConsumeQueueExt", CONFIG_INT, "64", NO_BLOOM),
-    INERT("deleteWhen", CONFIG_TEXT, "04", NO_RETENTION),
-    LIVE_INT("fileReservedTime", file_reserved_time, "72", 1, 876000,
-             "hours until a half message that nobody settles is given up; " NO_RETENTION),
-    INERT("diskMaxUsedSpaceRatio", CONFIG_INT, "75", NO_RETENTION),
-    UNBUILT("cleanFileForciblyEnable", CONFIG_BOOL, "true", "false", NO_RETENTION),
-    INERT("cleanResourceInterval", CONFIG_INT, "10000", NO_RETENTION),
-    INERT("deleteCommitLogFilesInterval", CONFIG_INT, "100", NO_RETENTION),
-    INERT("deleteConsumeQueueFilesInterval", CONFIG_INT, "100", NO_RETENTION),
-    INERT("destroyMapedFileIntervalForcibly", CONFIG_INT, "120000", NO_RETENTION),
-    INERT("redeleteHangedFileInterval", CONFIG_INT, "120000", NO_RETENTION),
     UNBUILT("enableLmq", CONFIG_BOOL, "false", "false", "light message queues are not built"),
     UNBUILT("enableMultiDispatch", CONFIG_BOOL, "false", "false", "light message queues are not built"),
     INERT("maxLmqConsumeQueueNum", CONFIG_INT, "20000", "light message queues are not built"),

@@ -14,6 +14,7 @@
 #include "broker/pull_hold.h"
 #include "broker/queue_lock.h"
 #include "broker/registrar.h"
+#include "broker/retention.h"
 #include "broker/schedule.h"
 #include "broker/send_message_processor.h"
 #include "broker/transaction.h"
@@ -125,8 +126,9 @@ int broker_parts_open(struct broker *broker, struct error *error)
     broker->forward = forward_new(broker, error);
     broker->schedule = schedule_new(broker, error);
     broker->transactions = transaction_new(broker, error);
+    broker->retention = retention_new(broker, error);
     if (broker->processors == NULL || broker->sends == NULL || broker->forward == NULL || broker->schedule == NULL ||
-        broker->transactions == NULL)
+        broker->transactions == NULL || broker->retention == NULL)
         return error == NULL ? ERROR_NO_MEMORY : error->code;
     int rv = metadata_open(broker, error);
     return rv != 0 ? rv : client_registry_open(broker, error);
@@ -137,6 +139,7 @@ void broker_parts_close(struct broker *broker)
     client_call_table_close(broker->calls);
     schedule_close(broker->schedule);
     transaction_close(broker->transactions);
+    retention_close(broker->retention);
     forward_close(broker->forward);
     pull_hold_close(broker->holds);
     broker_stats_close(broker->stats);
@@ -148,6 +151,7 @@ void broker_parts_free(struct broker *broker)
 {
     schedule_free(broker->schedule);
     transaction_free(broker->transactions);
+    retention_free(broker->retention);
     forward_free(broker->forward);
     pull_hold_free(broker->holds);
     cold_reader_free(broker->cold_reads);

@@ -17,6 +17,7 @@
 #include "broker/log.h"
 #include "broker/metadata.h"
 #include "broker/pull_hold.h"
+#include "broker/retention.h"
 #include "broker/schedule.h"
 #include "broker/send_message_processor.h"
 #include "broker/transaction.h"
@@ -389,7 +390,7 @@ static void put_store(const struct broker_stats *stats, const struct broker_stat
 {
     struct broker *broker = stats->broker;
     const struct log_view *log = &broker->store.log;
-    int64_t min_offset = log->min_offset(log->context), max_offset = log->committed_offset(log->context);
+    int64_t min_offset = state->trim_position, max_offset = log->committed_offset(log->context);
     uint64_t free_bytes = 0, total_bytes = 0;
     char total_text[32], free_text[32], key[640];
     (void)broker->env.ops->space(&broker->env, broker->config.store_path_root_dir, &free_bytes, &total_bytes);
@@ -441,6 +442,10 @@ static void put_raft(const struct broker_stats *stats, const struct broker_stats
     put(sink, "raftAppliedIndex", "%lld", (long long)state->applied_index);
     put(sink, "raftCommittedPosition", "%lld", (long long)state->committed_position);
     put(sink, "raftBeginPosition", "%lld", (long long)state->begin_position);
+    put(sink, "raftTrimPosition", "%lld", (long long)state->trim_position);
+    put(sink, "segmentsDeleted", "%llu", (unsigned long long)state->trimmed_segments);
+    put(sink, "messagesDeletedUnread", "%llu", (unsigned long long)retention_counters(broker->retention)->unread);
+    put(sink, "retentionHeldBack", "%s", retention_counters(broker->retention)->held_back);
     put(sink, "raftDurability", "%s", state->durability == DURABILITY_B ? "B" : "A");
     put(sink, "raftUpSince", "%lld", (long long)state->up_since_ms);
     put(sink, "raftFdatasyncCount", "%llu", (unsigned long long)state->fdatasync_count);

@@ -647,6 +647,27 @@ void dledger_commit_log_unpin(struct dledger_commit_log *log, struct mapped_file
     mapped_file_unpin(pinned);
 }
 
+uint64_t dledger_commit_log_trim_limit(const struct dledger_commit_log *log, int *held_by)
+{
+    return replica_trim_limit(&log->replica, held_by);
+}
+
+int dledger_commit_log_trim(struct dledger_commit_log *log, uint64_t position)
+{
+    return replica_trim(&log->replica, position);
+}
+
+void dledger_commit_log_trim_queues(struct dledger_commit_log *log)
+{
+    log->replica.trim_queues = log->replica.ledger.trim_position > 0;
+    replica_trim_queues(&log->replica);
+}
+
+int64_t dledger_commit_log_first_message(const struct dledger_commit_log *log, uint64_t position)
+{
+    return replica_first_message(&log->replica, position);
+}
+
 int dledger_commit_log_transfer(struct dledger_commit_log *log, const char *to_id, struct error *error)
 {
     return replica_transfer(&log->replica, to_id, error);

@@ -102,7 +102,9 @@ struct dledger_state {
     int64_t commit_index;
     int64_t applied_index;
     int64_t committed_position;
-    int64_t begin_position;
+    int64_t begin_position;  /* of what is on the disk */
+    int64_t trim_position;   /* where the log begins for everybody, at or behind it */
+    uint64_t trimmed_segments; /* removed in this run */
     int64_t end_position;    /* of what this node has written */
     int64_t synced_position; /* and of what is on stable storage */
     uint64_t sync_age_ms;    /* so long the fdatasync that is under way takes already; 0 = none is */
@@ -181,6 +183,14 @@ void dledger_commit_log_note_damage(struct dledger_commit_log *log, int64_t phys
 void dledger_commit_log_unpin(struct dledger_commit_log *log, struct mapped_file *pinned);
 /* Where the body of an entry lies; -1 when it is not in the log or no longer retained. */
 int64_t dledger_commit_log_physical_offset(const struct dledger_commit_log *log, uint64_t index);
+
+/* How far the log may be trimmed, and to what position (the begin of a segment): see replica.h. */
+uint64_t dledger_commit_log_trim_limit(const struct dledger_commit_log *log, int *held_by);
+int dledger_commit_log_trim(struct dledger_commit_log *log, uint64_t position);
+/* Files of queues that should be gone and could not be removed are tried again. */
+void dledger_commit_log_trim_queues(struct dledger_commit_log *log);
+/* Physical offset of the first committed message at or behind position, the begin of a segment; -1 = none, or not among the first entries there. */
+int64_t dledger_commit_log_first_message(const struct dledger_commit_log *log, uint64_t position);
 
 /* Begins to hand leadership to the member named (NULL: the one with most of the log). 0, ERROR_NOT_LEADER, ERROR_NOT_FOUND, ERROR_EXISTS (it leads
  * already), ERROR_BUSY (not now; error says why). The outcome is seen in who leads. */

@@ -493,6 +493,7 @@ int ledger_trim(struct ledger *ledger, uint64_t position, struct error *error)
     if (header == NULL || ledger_entry_decode(&first, header) != 0 || first.position != begin)
         return error_set(error, ERROR_DAMAGED, "%s/data/%020llu: the first header is damaged", ledger->dir, (unsigned long long)begin);
     ledger->begin_index = (int64_t)first.index;
+    ledger_trim_holes(ledger, begin);
     size_t gone = 0;
     while (gone + 1 < ledger->term_count && ledger->terms[gone + 1].first_index <= first.index)
         gone++;

@@ -43,6 +43,7 @@ struct ledger {
     struct mapped_file_queue index;
     bool zero_ahead; /* class B: reserved room is written with zeros */
 
+    uint64_t trim_position; /* the owner's: the log begins here, whatever is still on the disk before it */
     int64_t begin_index; /* first retained; last_index + 1 when empty */
     int64_t last_index;  /* -1 when empty */
     uint64_t last_term;
@@ -138,6 +139,14 @@ void ledger_fill_checkpoint(const struct ledger *ledger, int64_t committed_index
 uint64_t ledger_verify(struct ledger *ledger, uint64_t index, uint64_t last, uint64_t max_bytes);
 /* NULL: it is not in a hole. */
 const struct ledger_hole *ledger_hole_of(const struct ledger *ledger, uint64_t index);
+/* The first one that has to be mended: what is before trim_position goes anyhow, and others may have deleted it. */
+const struct ledger_hole *ledger_first_hole(const struct ledger *ledger);
+/* Count of entries, from the first one ever, up to which everything is whole and on stable storage here. */
+uint64_t ledger_whole_until(const struct ledger *ledger);
+static inline bool ledger_hole_is_trimmed(const struct ledger *ledger, const struct ledger_hole *hole)
+{
+    return hole->end <= ledger->trim_position;
+}
 /* Do these bytes touch a hole? */
 bool ledger_is_damaged(const struct ledger *ledger, uint64_t position, uint64_t size);
 /* The entry whose term another member must have too, for its entries of the hole to be ours (Raft's log matching): the one behind the hole, or the

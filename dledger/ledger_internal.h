@@ -35,6 +35,8 @@ int ledger_terms_add(struct ledger *ledger, uint64_t term, uint64_t index);
 void ledger_add_hole(struct ledger *ledger, uint64_t first, uint64_t last, uint64_t position, uint64_t end);
 /* Forgets holes from first_removed on. */
 void ledger_cut_holes(struct ledger *ledger, uint64_t first_removed);
+/* Forgets holes before position, which has been removed. */
+void ledger_trim_holes(struct ledger *ledger, uint64_t position);
 /* Makes every segment that should be there whole again, with zeros for what is missing. */
 int ledger_complete_files(struct ledger *ledger, uint64_t segment_size, const struct checkpoint *checkpoint, struct error *error);
 /* Last index in the segment, which must hold one: entries first..last_index, first in that segment. */

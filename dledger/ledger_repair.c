@@ -80,6 +80,33 @@ void ledger_add_hole(struct ledger *ledger, uint64_t first, uint64_t last, uint6
     ledger->hole_count++;
 }
 
+const struct ledger_hole *ledger_first_hole(const struct ledger *ledger)
+{
+    for (uint32_t i = 0; i < ledger->hole_count; i++) {
+        if (!ledger_hole_is_trimmed(ledger, &ledger->holes[i]))
+            return &ledger->holes[i];
+    }
+    return NULL;
+}
+
+uint64_t ledger_whole_until(const struct ledger *ledger)
+{
+    const struct ledger_hole *hole = ledger_first_hole(ledger);
+    uint64_t synced = (uint64_t)(ledger->synced_index + 1);
+
+    return hole != NULL && hole->first < synced ? hole->first : synced;
+}
+
+void ledger_trim_holes(struct ledger *ledger, uint64_t position)
+{
+    uint32_t gone = 0;
+
+    while (gone < ledger->hole_count && ledger->holes[gone].end <= position)
+        gone++;
+    ledger->hole_count -= gone;
+    memmove(ledger->holes, ledger->holes + gone, ledger->hole_count * sizeof *ledger->holes);
+}
+
 void ledger_cut_holes(struct ledger *ledger, uint64_t first_removed)
 {
     while (ledger->hole_count > 0 && ledger->holes[ledger->hole_count - 1].first >= first_removed)
@@ -149,6 +176,8 @@ uint64_t ledger_verify(struct ledger *ledger, uint64_t index, uint64_t last, uin
         last = (uint64_t)ledger->last_index;
     if (ledger->last_index < 0 || index > last)
         return index;
+    if ((int64_t)index < ledger->begin_index)
+        index = (uint64_t)ledger->begin_index;
     chain_known = index == 0 || ledger_end_of(ledger, index - 1, &end, &chain);
     while (index <= last && read < max_bytes) {
         const struct ledger_hole *hole = ledger_hole_of(ledger, index);

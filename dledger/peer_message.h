@@ -52,8 +52,8 @@ struct peer_message {
             uint64_t term, previous_index, previous_term, commit;
         } append; /* APPEND_ENTRIES */
         struct {
-            uint64_t term, rejected, last_index, features, capacity;
-        } append_result;
+            uint64_t term, rejected, last_index, features, capacity, stored;
+        } append_result; /* stored: newest entry on stable storage */
         struct {
             uint64_t term, last_index, last_term;
         } vote; /* REQUEST_VOTE, TIMEOUT_NOW */
@@ -68,7 +68,7 @@ struct peer_message {
         } fetch; /* first entry wanted; our term of the one before it (0 = none); no leader of an older term can help */
         struct {
             uint64_t previous_index, previous_term, term, commit, match, last_index;
-        } fetch_result; /* term: the leader's; match: what the leader knows this member acknowledged once */
+        } fetch_result; /* flags 1: the leader has another entry there, 2: its log begins later; term: the leader's; match: what the leader knows this member acknowledged once */
         struct {
             uint64_t first_index, previous_term, anchor_index, anchor_term;
         } repair; /* ours are the entries up to anchor_index of whoever has that term there (and previous_term before the first) */

@@ -175,6 +175,8 @@ static void send_message(struct raft_driver *driver, struct raft_message *messag
         out.append_result.last_index = result->last_log_index;
         out.append_result.features = result->features;
         out.append_result.capacity = driver->capacity;
+        /* What is damaged here has to stay where it is whole. */
+        out.append_result.stored = ledger_whole_until(driver->ledger);
         break;
     }
     case RAFT_REQUEST_VOTE:

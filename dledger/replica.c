@@ -42,6 +42,7 @@ static void update_role(struct replica *replica)
         replica->accepting = true;
         replica->accept_count++;
         replica->leadership_term = term;
+        replica->trim_asked = replica->ledger.trim_position;
         replica->round_last = 0;
         replica_drop_gathered(replica);
         message_store_reset_append_offsets(replica->store);
@@ -69,8 +70,10 @@ void replica_receive(struct replica *replica, uint64_t from, const struct peer_m
     else if (message->type == PEER_REPAIR_RESULT)
         replica_receive_repaired(replica, from, message, body);
     else {
-        if (message->type == PEER_APPEND_ENTRIES_RESULT)
+        if (message->type == PEER_APPEND_ENTRIES_RESULT) {
             replica->peers[from - 1].full = message->append_result.capacity == 0;
+            replica->peers[from - 1].stored = message->append_result.stored;
+        }
         raft_driver_receive(&replica->driver, from, message, body);
         /* Who comes first in the list tries again first. */
         if (message->type == PEER_REQUEST_VOTE_RESULT && replica->hurry_until_us != 0 && raft_driver_vote_refused(&replica->driver))
@@ -278,6 +281,8 @@ void replica_state(const struct replica *replica, struct dledger_state *state)
         .applied_index = (int64_t)replica->applied - 1,
         .committed_position = (int64_t)replica->applied_end,
         .begin_position = (int64_t)mapped_file_queue_begin(&replica->ledger.data),
+        .trim_position = (int64_t)replica->ledger.trim_position,
+        .trimmed_segments = replica->trimmed_segments,
         .end_position = (int64_t)replica->ledger.end_position,
         .synced_position = (int64_t)replica->ledger.synced_position,
         .sync_age_ms = replica->syncing ? (replica_now_us(replica) - replica->sync_started_us) / 1000 : 0,

@@ -52,6 +52,8 @@ struct replica_save {
     uint64_t snapshot_position;
     bool with_sync; /* queues and index are made durable first */
     struct message_store_sync_job sync;
+    char trim_path[512]; /* a segment to be removed when the checkpoint is saved, "" = none */
+    int trim_result;     /* 0 or -errno */
     uint64_t sync_position;
     int result;
     struct error error;
@@ -93,6 +95,7 @@ struct replica_peer {
     bool greeted; /* its hello has been seen on this connection */
     bool heard;   /* ... or on an earlier one of this run */
     bool full;    /* it said that it has no room for more entries */
+    raft_index stored; /* leader: so much it has on stable storage, as it said on this connection */
     struct peer_hello hello;
 };
 
@@ -122,6 +125,7 @@ struct replica {
     enum peer_mute mute_reason;
     uint64_t heard_term; /* highest term that the others have told of in this run */
     uint64_t fetch_sent_us;
+    uint64_t fetch_refused_us; /* when it was last said that what is wanted is deleted, 0 = never */
     uint64_t review_due_us; /* a first start found no room: tried again then, 0 = nothing */
     bool same_boot;
     bool lost_committed; /* entries that were committed are gone from here */
@@ -138,6 +142,13 @@ struct replica {
     struct replica_save save;
     int64_t snapshot_index; /* DLedger index of the metadata snapshot on disk, -1 = none */
     uint64_t snapshot_position;
+    int64_t older_snapshot_index; /* of the other file, -1 = none or not known */
+    int64_t durable_committed;    /* DLedger index that a checkpoint of this run vouches for, -1 = none */
+
+    raft_index trim_index;  /* the record that says where the log begins, or one behind it */
+    bool trim_queues;       /* the queues' minimums are to follow */
+    uint64_t trim_asked;    /* leader: the position in the newest record that it appended */
+    uint64_t trimmed_segments;
 
     uint64_t repair_due_us; /* while the ledger has holes */
     uint64_t repair_paced_us; /* not before, for the sake of the rate */
@@ -261,6 +272,16 @@ int replica_transfer(struct replica *replica, const char *to_id, struct error *e
  * ERROR_EXISTS, ERROR_NOT_FOUND, ERROR_INVALID. */
 int replica_change_member(struct replica *replica, enum dledger_member_action action, const char *id, const char *address,
                           struct append_entry_request *request, struct error *error);
+/* How far a leader may trim: the begin of the segment of the newest entry that all members have. *held_by: the member that lacks the most, -1 = none.
+ * Not below what has been trimmed. */
+uint64_t replica_trim_limit(const struct replica *replica, int *held_by);
+/* Leader: everything before position, the begin of a segment, is to go on all nodes. 0, ERROR_INVALID (not behind what was asked for, or beyond the
+ * limit), ERROR_NOT_LEADER, or why nothing can be appended. */
+int replica_trim(struct replica *replica, uint64_t position);
+/* Advances the queues' minimums to where the log begins, unless a sync of the queues is out (then after it). */
+void replica_trim_queues(struct replica *replica);
+/* Physical offset of the first committed message at or behind position, the begin of a segment; -1 = none, or not among the first entries there. */
+int64_t replica_first_message(const struct replica *replica, uint64_t position);
 void replica_state(const struct replica *replica, struct dledger_state *state);
 const char *replica_why_not(const struct replica *replica);
 /* Place of a peer in members, -1 = none. */

@@ -79,6 +79,22 @@ static bool apply_one(struct replica *replica)
         }
         raft_driver_apply_configuration(&replica->driver, index, body);
         break;
+    case LEDGER_ENTRY_TRIM: {
+        int rv = replica_apply_trim(replica, index, body);
+        if (rv == ERROR_NO_SPACE) {
+            replica->apply_stalled = true;
+            replica->apply_retry_us = replica_now_us(replica) + REPLICA_APPLY_RETRY_MS * 1000ull;
+            return false;
+        }
+        if (rv != 0) {
+            error_set(&error, rv, "entry %llu at position %llu, which says where the log begins, cannot be applied: %s",
+                      (unsigned long long)(index - 1), (unsigned long long)position, error_text(rv));
+            replica_fail(replica, &error);
+            return false;
+        }
+        replica->apply_stalled = false;
+        break;
+    }
     default: /* barriers, and raw entries: they have an index and their room in the log, and nothing else */
         break;
     }

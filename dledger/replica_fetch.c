@@ -48,7 +48,16 @@ void replica_answer_fetch(struct replica *replica, uint64_t from, const struct p
         match = replica->accept_from;
     out.fetch_result.match = match;
     out.fetch_result.previous_index = previous;
-    if (previous > last || (previous > 0 && ledger_term_of(&replica->ledger, previous - 1) != in->fetch.previous_term)) {
+    if (replica->ledger.begin_index > 0 && (int64_t)previous <= replica->ledger.begin_index && previous <= last) {
+        if (replica->fetch_refused_us == 0 || replica_now_us(replica) >= replica->fetch_refused_us + REPLICA_FETCH_REFUSED_US) {
+            replica->fetch_refused_us = replica_now_us(replica);
+            LOG_WARN("member %s wants entry %llu to catch up, and the log begins at %lld here: it needs a copy of a stopped member's directory without "
+                     "the file vote",
+                     replica->members[from - 1].id, (unsigned long long)previous, (long long)replica->ledger.begin_index);
+        }
+        out.fetch_result.previous_term = 0;
+        out.flags = 2;
+    } else if (previous > last || (previous > 0 && ledger_term_of(&replica->ledger, previous - 1) != in->fetch.previous_term)) {
         out.fetch_result.previous_term = 0;
         out.flags = 1; /* our log has another entry there */
     } else {
@@ -86,6 +95,15 @@ void replica_receive_fetched(struct replica *replica, uint64_t from, const struc
 
     if (replica->phase != REPLICA_MUTE || replica->mute_reason == PEER_MUTE_DAMAGED || in->fetch_result.previous_index != last || in->fetch_result.term < replica->votes.term)
         return;
+    if (in->flags == 2) {
+        if (replica->fetch_refused_us == 0 || replica_now_us(replica) >= replica->fetch_refused_us + REPLICA_FETCH_REFUSED_US) {
+            replica->fetch_refused_us = replica_now_us(replica);
+            LOG_ERROR("this member cannot catch up: entry %llu, which it needs, has been deleted in the group; stop another member that is no leader, copy "
+                      "its dledger-<id> here as %s, without the file vote, remove consumequeue and index, and start both",
+                      last, replica->dir);
+        }
+        return;
+    }
     if (in->flags == 1) {
         if (last <= replica->applied) {
             error_set(&error, ERROR_DAMAGED, "the leader's log contradicts entry %llu, which is committed here", last - 1);

@@ -9,6 +9,7 @@
 #include "dledger/replica.h"
 
 #define REPLICA_FETCH_RETRY_US 50000u
+#define REPLICA_FETCH_REFUSED_US 10000000u /* between two words about a member that needs what is deleted */
 
 static inline uint64_t replica_now_us(const struct replica *replica)
 {
@@ -78,6 +79,24 @@ void replica_hand_over_when_useful(struct replica *replica, uint64_t now);
 /* ---- replica_leadership.c ---- */
 /* As leader: hands over to a preferred leader that has kept up for a while. */
 void replica_prefer_leader(struct replica *replica, uint64_t now);
+
+/* ---- replica_trim.c ---- */
+/* 0, ERROR_NO_SPACE: nothing was applied, ERROR_MALFORMED and others: final. */
+int replica_apply_trim(struct replica *replica, raft_index index, struct slice body);
+/* The part of it that concerns queues alone; for one who makes them anew elsewhere. */
+int replica_trim_reached(struct message_store *store, struct slice body, uint64_t *position);
+/* The configuration that a trim record carries. */
+bool replica_trim_configuration(struct slice body, raft_index *index, struct slice *configuration);
+/* At a start, when all that is committed is applied: the minimums that were answered before count again. */
+void replica_start_trim(struct replica *replica, raft_index committed);
+/* A segment is to be removed. */
+bool replica_trim_pending(const struct replica *replica);
+/* ... and a start would not find in the metadata snapshots what is in it. */
+bool replica_trim_wants_snapshot(const struct replica *replica);
+/* Path of the segment that may be removed now, "" = none. */
+void replica_trim_plan(const struct replica *replica, char *path, size_t size);
+void replica_trim_run(struct replica_save *save); /* any thread */
+void replica_trimmed(struct replica *replica, const struct replica_save *save);
 
 /* Keeps `forgot` as it is now, at once where possible: a restart within the next second must know it. */
 void replica_save_forgot(struct replica *replica);

@@ -124,6 +124,8 @@ void replica_save_run(struct replica_save *save)
             save->checkpoint.snapshot_index = save->snapshot_index;
         save->result = checkpoint_save(&save->checkpoint, save->env, save->checkpoint_path, &save->error);
     }
+    if (save->result == 0 && save->trim_path[0] != '\0')
+        replica_trim_run(save);
 }
 
 void replica_fill_checkpoint(struct replica *replica, struct checkpoint *checkpoint)
@@ -135,6 +137,8 @@ void replica_fill_checkpoint(struct replica *replica, struct checkpoint *checkpo
     checkpoint->durability = (uint8_t)replica->options.durability;
     checkpoint->dispatched_position = replica->applied_end;
     ledger_fill_checkpoint(ledger, (int64_t)replica->applied - 1, checkpoint);
+    if (checkpoint->begin_position < replica->ledger.trim_position)
+        checkpoint->begin_position = replica->ledger.trim_position;
     if (replica->configuration_index > 0 && replica->configuration.size <= sizeof checkpoint->configuration) {
         checkpoint->configuration_index = replica->configuration_index - 1;
         checkpoint->configuration_size = (uint32_t)replica->configuration.size;
@@ -154,7 +158,9 @@ void replica_start_save(struct replica *replica, bool with_snapshot)
     save->checkpoint = replica->checkpoint;
     replica_path(replica, "checkpoint", save->checkpoint_path, sizeof save->checkpoint_path);
     save->snapshot_path[0] = '\0';
-    if (with_snapshot && (int64_t)replica->applied - 1 > replica->snapshot_index) {
+    /* A second one of the same entry goes to the other file: either of them has to do for a start. */
+    bool again = replica_trim_wants_snapshot(replica);
+    if ((with_snapshot && (int64_t)replica->applied - 1 > replica->snapshot_index) || again) {
         save->snapshot_index = (int64_t)replica->applied - 1;
         save->snapshot_position = replica->applied_end;
         buffer_clear(&save->snapshot);
@@ -169,6 +175,7 @@ void replica_start_save(struct replica *replica, bool with_snapshot)
     save->sync_position = replica->applied_end;
     if (save->with_sync)
         replica->store_sync_due_us = replica_now_us(replica) + REPLICA_STORE_SYNC_MS * 1000ull;
+    replica_trim_plan(replica, save->trim_path, sizeof save->trim_path);
     replica->saving = true;
     replica->idle_sync_us = 0;
     replica->checkpoint_dirty = false;
@@ -185,6 +192,7 @@ void replica_saved(struct replica *replica)
     if (save->with_sync)
         message_store_sync_end(replica->store, &save->sync);
     save->with_sync = false;
+    replica_trim_queues(replica);
     if (save->result != 0) {
         /* A lost checkpoint costs time at the next start, not data. */
         LOG_ERROR("checkpoint in %s: %s", replica->dir, save->error.message);
@@ -195,12 +203,18 @@ void replica_saved(struct replica *replica)
     if (!replica->stopping && !replica->store->sync_broken && (save->checkpoint.synced_dispatched_position < replica->applied_end || log_behind))
         replica->idle_sync_us = replica_now_us(replica) + REPLICA_IDLE_MS * 1000ull;
     if (save->snapshot_path[0] != '\0') {
+        replica->older_snapshot_index = replica->snapshot_index;
         replica->snapshot_index = save->snapshot_index;
         replica->snapshot_position = save->snapshot_position;
         replica->checkpoint.snapshot_index = save->snapshot_index;
         buffer_close(&save->snapshot);
         buffer_init(&save->snapshot, 0);
     }
+    replica->durable_committed = save->checkpoint.committed_index;
+    if (save->trim_path[0] != '\0')
+        replica_trimmed(replica, save);
+    if (replica_trim_pending(replica))
+        replica->checkpoint_dirty = true;
     if (replica->configuration_index > 0)
         raft_driver_move_trail(&replica->driver, (raft_index)(save->checkpoint.committed_index + 1), buffer_slice(&replica->configuration),
                                replica->configuration_index);

@@ -170,6 +170,7 @@ void replica_peer_connected(struct replica *replica, uint64_t id, const struct p
     peer->connected = true;
     peer->greeted = true;
     peer->heard = true;
+    peer->stored = 0;
     peer->hello = *hello;
     if (hello->term > replica->heard_term)
         replica->heard_term = hello->term;

@@ -122,6 +122,8 @@ int replica_open(struct replica *replica, struct env *env, const struct dledger_
     replica->callbacks = *callbacks;
     replica->io = *io;
     replica->snapshot_index = -1;
+    replica->older_snapshot_index = -1;
+    replica->durable_committed = -1;
     replica->up_since_ms = env_now_ms(env);
     buffer_init(&replica->gather, REPLICA_GATHER_MAX + LEDGER_ENTRY_SIZE_MAX);
     snprintf(replica->broker_address, sizeof replica->broker_address, "%s", broker_address);

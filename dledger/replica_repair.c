@@ -24,7 +24,7 @@ bool replica_must_repair(const struct replica *replica)
 {
     for (uint32_t i = 0; i < replica->ledger.hole_count; i++) {
         const struct ledger_hole *hole = &replica->ledger.holes[i];
-        if (hole->last >= replica->applied || hole->refused != all_others(replica))
+        if (!ledger_hole_is_trimmed(&replica->ledger, hole) && (hole->last >= replica->applied || hole->refused != all_others(replica)))
             return true;
     }
     return false;
@@ -67,7 +67,7 @@ void replica_repair_tick(struct replica *replica, uint64_t now)
     }
     replica->repair_due_us = now + REPLICA_REPAIR_RETRY_MS * 1000ull;
     for (uint32_t i = 0; i < ledger->hole_count && hole == NULL; i++) {
-        if (ledger->holes[i].refused != all_others(replica))
+        if (!ledger_hole_is_trimmed(ledger, &ledger->holes[i]) && ledger->holes[i].refused != all_others(replica))
             hole = &ledger->holes[i];
     }
     if (hole == NULL) {

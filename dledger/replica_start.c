@@ -28,6 +28,8 @@ static int find_configuration(struct replica *replica, raft_index committed, str
         if ((int64_t)from < replica->checkpoint_committed + 2)
             from = (raft_index)(replica->checkpoint_committed + 2);
     }
+    if (from < (raft_index)replica->ledger.begin_index + 1)
+        from = (raft_index)replica->ledger.begin_index + 1;
     for (raft_index i = from; i <= committed; i++) {
         struct ledger_entry entry;
         const uint8_t *bytes = ledger_entry(&replica->ledger, i - 1, &entry);
@@ -37,6 +39,15 @@ static int find_configuration(struct replica *replica, raft_index committed, str
             replica->configuration_index = i;
             buffer_clear(&replica->configuration);
             buffer_append(&replica->configuration, bytes + LEDGER_ENTRY_HEADER_SIZE, entry.body_size);
+        }
+        raft_index index;
+        struct slice configuration;
+        if (entry.kind == LEDGER_ENTRY_TRIM &&
+            replica_trim_configuration(slice_of(bytes + LEDGER_ENTRY_HEADER_SIZE, entry.body_size), &index, &configuration) &&
+            index > replica->configuration_index) {
+            replica->configuration_index = index;
+            buffer_clear(&replica->configuration);
+            buffer_append_slice(&replica->configuration, configuration);
         }
     }
     if (replica->configuration_index == 0 || replica->configuration.failed)
@@ -205,16 +216,41 @@ static int lower_synced_position(struct replica *replica, uint64_t position, str
     return rv;
 }
 
+/* A checkpoint that is lost, or not the newest, may not reach what the metadata snapshots are of; and where the log's beginning is deleted a start needs
+ * them. What they are of had been committed. */
+static int believe_snapshots(struct replica *replica, struct error *error)
+{
+    struct checkpoint *checkpoint = &replica->checkpoint;
+    int64_t index;
+    int rv;
+
+    if (replica->ledger.begin_index == 0)
+        return 0;
+    rv = metadata_snapshot_load(replica->env, replica->dir, checkpoint->committed_index, NULL, &index, error);
+    if (rv != 0 || index + 1 >= replica->ledger.begin_index)
+        return rv;
+    rv = metadata_snapshot_load(replica->env, replica->dir, replica->ledger.last_index, NULL, &index, error);
+    if (rv == 0 && index > checkpoint->committed_index) {
+        LOG_WARN("the checkpoint is lost or old: entries up to %lld are committed, as a metadata snapshot of them tells", (long long)index);
+        checkpoint->committed_index = index;
+    }
+    return rv;
+}
+
 int replica_start(struct replica *replica, struct message_store *store, struct error *error)
 {
     const struct checkpoint *checkpoint = &replica->checkpoint;
-    raft_index committed = (raft_index)(checkpoint->committed_index + 1);
+    raft_index committed;
     struct buffer snapshot;
     uint64_t position;
     raft_index first;
     int rv = 0;
 
     replica->store = store;
+    rv = believe_snapshots(replica, error);
+    if (rv != 0)
+        return rv;
+    committed = (raft_index)(checkpoint->committed_index + 1);
     replica->known_committed = checkpoint->committed_index;
     replica->vote_was_due = checkpoint->present && replica->ledger.last_index > 0;
     /* Without a checkpoint nothing tells how the last run ended. */
@@ -236,6 +272,11 @@ int replica_start(struct replica *replica, struct message_store *store, struct e
     buffer_close(&snapshot);
     if (rv != 0)
         return rv;
+    if (replica->snapshot_index + 1 < replica->ledger.begin_index)
+        return error_set(error, ERROR_DAMAGED,
+                         "%s: the log begins at entry %lld and no metadata snapshot reaches it (newest good one: %lld): copy metadata.0 and metadata.1 of "
+                         "another member that is stopped, or all of its directory but the file vote",
+                         replica->dir, (long long)replica->ledger.begin_index, (long long)replica->snapshot_index);
 
     /* Queues hold what was dispatched before; after a reboot only what was synced with them counts. And nothing behind the last entry that is known
      * to be committed: queues are synced by themselves, so they can hold what a power cut took from the log, in class A for good. */
@@ -248,6 +289,9 @@ int replica_start(struct replica *replica, struct message_store *store, struct e
         committed_end = mapped_file_queue_begin(&replica->ledger.data);
     if (position > committed_end)
         position = committed_end;
+    /* Older than what remains, from a checkpoint that was not the newest: only making all of it anew joins what there is without a gap. */
+    if (position < mapped_file_queue_begin(&replica->ledger.data))
+        position = 0;
     rv = lower_synced_position(replica, position, error);
     if (rv != 0)
         return rv;
@@ -281,6 +325,7 @@ int replica_start(struct replica *replica, struct message_store *store, struct e
         }
     }
 
+    replica_start_trim(replica, replica->applied);
     replica->driver_ready = true;
     if (replica->ledger.last_index >= 0) {
         raft_index known = committed == 0 ? 1 : committed; /* every member wrote the first entry */

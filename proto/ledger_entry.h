@@ -28,6 +28,7 @@ enum ledger_entry_kind {
     LEDGER_ENTRY_BARRIER = 2,       /* body: 8 zero bytes, made by Raft on election */
     LEDGER_ENTRY_CONFIGURATION = 3, /* body: encoded Raft configuration */
     LEDGER_ENTRY_RAW = 4,           /* body: opaque, appended by DLedger's own client */
+    LEDGER_ENTRY_TRIM = 5,          /* body: where the log begins from now on (dledger/replica_trim.c) */
     LEDGER_ENTRY_KINDS
 };
 

@@ -507,7 +507,10 @@ int consume_queue_correct_min(struct consume_queue *queue, int64_t physical_offs
     if (rv != 0)
         return rv;
     queue->min_offset = min_offset;
-    return mapped_file_queue_trim(&queue->files, byte_of(queue->min_offset), error);
+    rv = mapped_file_queue_trim(&queue->files, byte_of(queue->min_offset), error);
+    if (queue->dirty && queue->dirty_from < mapped_file_queue_begin(&queue->files))
+        queue->dirty_from = mapped_file_queue_begin(&queue->files);
+    return rv;
 }
 
 int consume_queue_sync(struct consume_queue *queue)

@@ -424,7 +424,7 @@ int mapped_file_queue_sync_dir(struct mapped_file_queue *queue)
     int rv = queue->env->ops->sync_dir(queue->env, queue->dir);
     if (rv != 0)
         return rv;
-    queue->dir_dirty = false;
+    queue->dir_dirty = queue->removed = false;
     return 0;
 }
 
@@ -581,9 +581,19 @@ int mapped_file_queue_trim(struct mapped_file_queue *queue, uint64_t position, s
     size_t gone = 0;
     int rv = 0;
     while (gone + 1 < queue->count && queue->files[gone]->start + queue->file_size <= position) {
+        /* One name at a time: a power cut may take removals back in any order, and must not leave a gap. */
+        if (queue->removed) {
+            int synced = queue->env->ops->sync_dir(queue->env, queue->dir);
+            if (synced != 0) {
+                rv = io_error(error, synced, "sync", queue->dir);
+                break;
+            }
+            queue->removed = false;
+        }
         rv = drop(queue, queue->files[gone], error);
         if (rv != 0)
             break;
+        queue->removed = true;
         gone++;
     }
     if (gone > 0) {

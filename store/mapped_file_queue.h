@@ -36,6 +36,7 @@ struct mapped_file_queue {
     size_t count;
     size_t capacity;
     int add_result; /* of the add that failed last: -errno */
+    bool removed;   /* a file was removed and the directory has not been synced since */
     bool dir_dirty; /* writable maps: a file was added or removed and the directory is not synced yet */
     struct mapped_file_pool *pool;
     uint8_t **cached; /* the user's pointer into a mapping: set to NULL when one is unmapped */

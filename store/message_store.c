@@ -149,6 +149,13 @@ int message_store_recover(struct message_store *store, int64_t position, struct 
                 from = entry_position(unit.physical_offset);
             else
                 from = log_min;
+            /* What it lost is gone from the log too: it is made anew from the first record that remains. */
+            if (from < log_min) {
+                from = log_min;
+                rv = consume_queue_truncate(&node->queue, 0, error);
+                if (rv != 0)
+                    return rv;
+            }
             LOG_ERROR("queue %s %d is damaged behind offset %lld, dispatching again from %lld on", node->queue.topic,
                       (int)node->queue.queue_id, (long long)node->queue.max_offset, (long long)from);
             if (from < resume)
@@ -266,6 +273,36 @@ uint64_t message_store_not_indexed(const struct message_store *store)
     return store->index == NULL ? 0 : store->index->not_indexed;
 }
 
+int message_store_reached(struct message_store *store, struct slice topic, int32_t queue_id, int64_t max_offset)
+{
+    /* Stands for the last message: before everything that is retained, so the minimum never lies on it. */
+    static const struct consume_queue_unit last = {.physical_offset = 1, .size = 1};
+    struct queue_node *node = queue_table_find(store->queues, topic, queue_id);
+    struct error error = {0};
+
+    if (max_offset <= 0 || (node != NULL && node->queue.max_offset >= max_offset))
+        return 0;
+    if (!queue_table_is_safe(topic))
+        return ERROR_INVALID;
+    if (node == NULL)
+        node = queue_table_add(store->queues, topic, queue_id, &error);
+    if (node == NULL)
+        return error.code;
+    struct consume_queue *queue = &node->queue;
+    int rv = consume_queue_truncate(queue, 0, &error);
+    if (rv == 0)
+        rv = consume_queue_prepare(queue, max_offset - 1);
+    if (rv == 0)
+        rv = consume_queue_append(queue, max_offset - 1, &last);
+    if (rv != 0)
+        return rv;
+    queue->min_offset = queue->max_offset;
+    if (queue->append_offset < queue->max_offset)
+        queue->append_offset = queue->max_offset;
+    queue_table_mark(store->queues, node);
+    return 0;
+}
+
 int message_store_trim(struct message_store *store, int64_t physical_offset)
 {
     struct queue_table *table = store->queues;
@@ -285,6 +322,7 @@ int message_store_trim(struct message_store *store, int64_t physical_offset)
         if (rv != 0)
             result = rv;
     }
+    store->earliest_time_ms = -1;
     return result;
 }
 

@@ -191,7 +191,7 @@ int message_store_sync_begin(struct message_store *store, struct message_store_s
         node->listed = false;
         node->queue.dirty = false;
         node->queue.dirty_to = 0;
-        node->queue.files.dir_dirty = false;
+        node->queue.files.dir_dirty = node->queue.files.removed = false; /* nothing is removed while the job is out */
     }
     table->dir_dirty = false;
     if (store->index != NULL) {

@@ -165,6 +165,9 @@ static void hung_sync(struct machine *machine)
 
 static bool may_wipe(const struct machine *machine)
 {
+    /* Who is emptied when the log's beginning is gone is refilled by a person, from a copy. */
+    if (world.trims)
+        return false;
     if (world.nodes == 1 || another_wiped(machine) || (machine->forgetful && !machine->outcast))
         return false;
     /* A person does that only while the others are well, all of them: two wipes in a row would be one too many. */
@@ -183,6 +186,10 @@ static bool one_fault(enum chaos_kind kind, uint8_t *node)
     struct machine *other = any();
     uint64_t until = for_a_while();
 
+    /* Class A: when a majority lost power, members whose entries were lost have to be emptied. */
+    if (world.trims && !world.class_b && (kind == CHAOS_POWER_ONE || kind == CHAOS_POWER_IN_CALL || kind == CHAOS_POWER_MINORITY ||
+                                          kind == CHAOS_POWER_ALL || kind == CHAOS_STOP_THEN_POWER))
+        return false;
     switch (kind) {
     case CHAOS_KILL:
         if (!machine->up)

@@ -129,6 +129,28 @@ size_t dledger_commit_log_gathered(const struct dledger_commit_log *log)
 }
 
 /* The chaos decides on transfers, and peers have no addresses. */
+uint64_t dledger_commit_log_trim_limit(const struct dledger_commit_log *log, int *held_by)
+{
+    return replica_trim_limit(&machine_of(log)->replica, held_by);
+}
+
+int dledger_commit_log_trim(struct dledger_commit_log *log, uint64_t position)
+{
+    int rv = replica_trim(&machine_of(log)->replica, position);
+    world.stats->trims += rv == 0;
+    return rv;
+}
+
+void dledger_commit_log_trim_queues(struct dledger_commit_log *log)
+{
+    replica_trim_queues(&machine_of(log)->replica);
+}
+
+int64_t dledger_commit_log_first_message(const struct dledger_commit_log *log, uint64_t position)
+{
+    return replica_first_message(&machine_of(log)->replica, position);
+}
+
 int dledger_commit_log_transfer(struct dledger_commit_log *log, const char *to_id, struct error *error)
 {
     (void)log;

@@ -345,6 +345,11 @@ void machine_open_broker(struct broker *broker, struct loop *loop, struct env *e
     config->transaction_check_interval = 500;
     config->transaction_check_max = world.gives_up_halves ? 0 : 15;
     config->file_reserved_time = 720000;
+    config->delete_when = "04";
+    config->disk_max_used_space_ratio = 100;
+    config->clean_resource_interval = 500;
+    config->mapped_file_size_commit_log = (int64_t)world.segment_size;
+    config->log_bytes_max = world.trims ? 2 * (int64_t)world.segment_size : 0;
     config->sync_flush = world.class_b;
     config->delay_levels = WORKLOAD_DELAY_LEVELS;
     memcpy(config->delay_level_ms, workload_delay_level_ms, (WORKLOAD_DELAY_LEVELS + 1) * sizeof *workload_delay_level_ms);

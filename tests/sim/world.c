@@ -210,6 +210,11 @@ static void draw_style(void)
     world.send_gap_us = gaps[chance(5)];
     world.body_max = chance_of(300) ? 20000 : 300;
     world.gives_up_halves = chance_of(400);
+    world.trims = chance_of(400);
+    if (world.trims) { /* enough bytes for several segments */
+        world.segment_size = 64 << 10;
+        world.body_max = 20000;
+    }
 }
 
 static void start_all(void)

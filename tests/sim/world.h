@@ -50,7 +50,7 @@ struct world_stats {
     uint64_t events, virtual_us;
     uint64_t messages, messages_lost, bits_flipped, connections;
     uint64_t steps, elections, entries, committed, cut_entries, starts, start_failures;
-    uint64_t sends, acknowledged, unknown, refused, metadata, raw;
+    uint64_t sends, acknowledged, unknown, refused, metadata, raw, trims, trimmed;
     uint64_t caught_up; /* members that had forgotten something and vote again */
     uint64_t losses;    /* class A: moments in which a majority had lost power */
     uint64_t excused;   /* acknowledged messages lost thereby */
@@ -115,6 +115,7 @@ struct world {
     uint64_t send_gap_us;     /* between client calls, on average */
     uint32_t body_max;
     bool gives_up_halves;     /* that nobody decides, after a second */
+    bool trims; /* the log's beginning is deleted now and then */
     bool cut[WORLD_NODES_MAX + 1][WORLD_NODES_MAX + 1]; /* from, to */
     bool calm; /* no more faults */
 };

@@ -1,0 +1,306 @@
+/* Deleting the log's beginning, step by step:
+ *
+ *   1 the leader decides that everything before P, the begin of a segment, may go, and appends a record that says so (replica_trim())
+ *   2 each node that applies the record advances the queues' minimums to P: from then on all nodes answer alike
+ *   3 each node by itself removes segments before P, one with a save, when it can start without them: what the record says is durable here, queues are
+ *     synced behind P, and both metadata snapshots reach it
+ *
+ * The record, a body of kind LEDGER_ENTRY_TRIM:
+ *
+ *     version 4 | P 8 | Raft index of the newest committed configuration 8 | size 4, that configuration | queues 4, for each: size 2, topic | id 4 | maximum 8
+ *
+ * The newest such record is behind the P that it names, so it is always in the log, and whoever makes queues anew from what remains meets it. Hence what
+ * it carries besides P: the configuration, whose entry may be gone, and how far queues reached of which no message remains.
+ * To change: bump TRIM_VERSION, keep the reader of the old form.
+ */
+#include "dledger/replica_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "store/log_sink.h"
+
+#define TRIM_VERSION 1u
+#define LOOK_MAX 65536u /* entries among which the first message of a segment is looked for */
+
+static uint64_t segment_begin(const struct replica *replica, uint64_t position)
+{
+    return position - position % replica->ledger.data.file_size;
+}
+
+/* ---- the leader's decision ---- */
+
+/* The newest entry that every member has whole on its disk, as far as is known; Raft's number, 0 = none. *held_by: the member that lacks the most. How
+ * long a member that is away may hold back the others is decided here and nowhere else: for ever. */
+static raft_index all_members_have(const struct replica *replica, int *held_by)
+{
+    struct raft *raft = (struct raft *)(uintptr_t)&replica->driver.raft;
+    raft_index lowest = replica->applied;
+
+    *held_by = -1;
+    for (int i = 0; i < replica->member_count; i++) {
+        raft_index match = 0;
+        if (replica->members[i].raft_id == 0)
+            continue;
+        if (replica->members[i].raft_id == replica->id)
+            match = ledger_whole_until(&replica->ledger);
+        else if (raft_match_index(raft, replica->members[i].raft_id, &match) != 0)
+            match = 0;
+        else if (match > replica->peers[i].stored)
+            match = replica->peers[i].stored; /* class A: a power cut may take what it has beyond */
+        if (match < lowest) {
+            lowest = match;
+            *held_by = i;
+        }
+    }
+    return lowest;
+}
+
+uint64_t replica_trim_limit(const struct replica *replica, int *held_by)
+{
+    raft_index lowest;
+    uint64_t position, term;
+    uint32_t size;
+
+    *held_by = -1;
+    if (!replica->accepting)
+        return replica->ledger.trim_position;
+    lowest = all_members_have(replica, held_by);
+    if (lowest == 0 || !ledger_locate(&replica->ledger, lowest - 1, &position, &size, &term))
+        return replica->ledger.trim_position;
+    /* The entry that all have stays, so that each can still be asked for it by index and term. */
+    return segment_begin(replica, position);
+}
+
+int64_t replica_first_message(const struct replica *replica, uint64_t position)
+{
+    for (uint32_t i = 0; i < LOOK_MAX && position < replica->applied_end; i++) {
+        struct ledger_entry entry;
+        const uint8_t *bytes = mapped_file_queue_at(&replica->ledger.data, position, LEDGER_BLANK_SIZE);
+        if (bytes == NULL || ledger_is_blank(bytes))
+            position = segment_begin(replica, position) + replica->ledger.data.file_size;
+        bytes = mapped_file_queue_at(&replica->ledger.data, position, LEDGER_ENTRY_HEADER_SIZE);
+        if (bytes == NULL || ledger_entry_decode(&entry, bytes) != 0 || entry.position != position || entry.index >= replica->applied)
+            return -1;
+        if (entry.kind == LEDGER_ENTRY_MESSAGE)
+            return (int64_t)(position + LEDGER_ENTRY_HEADER_SIZE);
+        position += ledger_entry_size(&entry);
+    }
+    return -1;
+}
+
+struct listing {
+    struct buffer *body;
+    uint64_t position;
+    uint32_t count;
+};
+
+static void list_if_emptied(void *argument, struct consume_queue *queue)
+{
+    struct listing *listing = argument;
+    size_t size = strlen(queue->topic);
+
+    if (queue->max_offset == 0 || queue->max_physical_offset > (int64_t)listing->position)
+        return;
+    buffer_append_u16(listing->body, (uint16_t)size);
+    buffer_append(listing->body, queue->topic, size);
+    buffer_append_u32(listing->body, (uint32_t)queue->queue_id);
+    buffer_append_u64(listing->body, (uint64_t)queue->max_offset);
+    listing->count++;
+}
+
+int replica_trim(struct replica *replica, uint64_t position)
+{
+    struct listing listing = {.position = position};
+    struct buffer body;
+    int held_by, code = 0;
+    int64_t offset;
+    size_t count_at;
+    uint8_t *room;
+
+    if (!replica->accepting)
+        return ERROR_NOT_LEADER;
+    if (position % replica->ledger.data.file_size != 0 || position <= replica->ledger.trim_position || position <= replica->trim_asked ||
+        position > replica_trim_limit(replica, &held_by))
+        return ERROR_INVALID;
+    buffer_init(&body, LEDGER_ENTRY_SIZE_MAX);
+    buffer_append_u32(&body, TRIM_VERSION);
+    buffer_append_u64(&body, position);
+    buffer_append_u64(&body, replica->configuration_index);
+    buffer_append_u32(&body, (uint32_t)replica->configuration.size);
+    buffer_append_slice(&body, buffer_slice(&replica->configuration));
+    count_at = body.size;
+    buffer_append_u32(&body, 0);
+    listing.body = &body;
+    message_store_each_queue(replica->store, list_if_emptied, &listing);
+    if (body.failed) {
+        buffer_close(&body);
+        return ERROR_TOO_LARGE;
+    }
+    store_u32(body.data + count_at, listing.count);
+    room = replica_reserve(replica, body.size, &offset, &code);
+    if (room != NULL) {
+        memcpy(room, body.data, body.size);
+        replica_append(replica, LEDGER_ENTRY_TRIM, NULL);
+        replica->trim_asked = position;
+    }
+    buffer_close(&body);
+    return room == NULL ? code : 0;
+}
+
+/* ---- every node ---- */
+
+bool replica_trim_configuration(struct slice body, raft_index *index, struct slice *configuration)
+{
+    struct cursor cursor = cursor_of(body);
+
+    if (cursor_u32(&cursor) != TRIM_VERSION)
+        return false;
+    cursor_u64(&cursor);
+    *index = cursor_u64(&cursor);
+    *configuration = cursor_slice(&cursor, cursor_u32(&cursor));
+    return !cursor.failed;
+}
+
+/* What the record does to queues: those that it lists reach as far as it says. */
+int replica_trim_reached(struct message_store *store, struct slice body, uint64_t *position)
+{
+    struct cursor cursor = cursor_of(body);
+    uint32_t version = cursor_u32(&cursor);
+    uint32_t count;
+    int rv = 0;
+
+    *position = cursor_u64(&cursor);
+    cursor_u64(&cursor);
+    cursor_slice(&cursor, cursor_u32(&cursor));
+    count = cursor_u32(&cursor);
+    if (cursor.failed || version != TRIM_VERSION)
+        return ERROR_MALFORMED;
+    for (uint32_t i = 0; i < count && rv == 0; i++) {
+        struct slice topic = cursor_slice(&cursor, cursor_u16(&cursor));
+        int32_t queue_id = (int32_t)cursor_u32(&cursor);
+        int64_t max_offset = (int64_t)cursor_u64(&cursor);
+        rv = cursor.failed ? ERROR_MALFORMED : message_store_reached(store, topic, queue_id, max_offset);
+    }
+    return rv;
+}
+
+int replica_apply_trim(struct replica *replica, raft_index index, struct slice body)
+{
+    uint64_t position = 0;
+    int rv = replica_trim_reached(replica->store, body, &position);
+
+    if (rv == 0 && position % replica->ledger.data.file_size != 0)
+        rv = ERROR_MALFORMED;
+    if (rv != 0)
+        return rv;
+    if (position > replica->ledger.trim_position) {
+        replica->ledger.trim_position = position;
+        LOG_INFO("the log begins at position %llu from now on (index %llu says so)", (unsigned long long)position, index - 1);
+    }
+    replica->trim_index = index;
+    replica->trim_queues = true;
+    replica_trim_queues(replica);
+    return 0;
+}
+
+void replica_trim_queues(struct replica *replica)
+{
+    /* What a sync that is out makes durable are the names of its beginning. */
+    if (!replica->trim_queues || (replica->saving && replica->save.with_sync))
+        return;
+    replica->trim_queues = false;
+    replica->store_sync_due_us = 0;
+    replica->checkpoint_dirty = true;
+    /* A file of a queue that cannot be removed now is tried again with the next trim; the minimum has advanced. */
+    message_store_trim(replica->store, (int64_t)replica->ledger.trim_position);
+}
+
+void replica_start_trim(struct replica *replica, raft_index committed)
+{
+    uint64_t begin = mapped_file_queue_begin(&replica->ledger.data);
+    uint64_t position = replica->checkpoint.begin_position, last, term;
+    uint32_t size;
+
+    replica->trim_index = committed;
+    /* In class A a power cut can take the record, and all that was behind it. */
+    if (committed == 0 || !ledger_locate(&replica->ledger, committed - 1, &last, &size, &term))
+        position = begin;
+    else if (position > segment_begin(replica, last))
+        position = segment_begin(replica, last);
+    if (position % replica->ledger.data.file_size != 0 || position < begin)
+        position = begin;
+    if (position > replica->ledger.trim_position)
+        replica->ledger.trim_position = position;
+    if (replica->ledger.trim_position > 0)
+        message_store_trim(replica->store, (int64_t)replica->ledger.trim_position);
+}
+
+/* DLedger index of the first entry that stays. */
+static bool first_kept(const struct replica *replica, int64_t *index)
+{
+    struct ledger_entry entry;
+    const uint8_t *header = mapped_file_queue_at(&replica->ledger.data, replica->ledger.trim_position, LEDGER_ENTRY_HEADER_SIZE);
+
+    if (header == NULL || ledger_entry_decode(&entry, header) != 0 || entry.position != replica->ledger.trim_position)
+        return false;
+    *index = (int64_t)entry.index;
+    return true;
+}
+
+bool replica_trim_pending(const struct replica *replica)
+{
+    uint64_t begin = mapped_file_queue_begin(&replica->ledger.data);
+    return replica->ledger.data.count > 1 && begin + replica->ledger.data.file_size <= replica->ledger.trim_position;
+}
+
+bool replica_trim_wants_snapshot(const struct replica *replica)
+{
+    int64_t first;
+    return replica_trim_pending(replica) && first_kept(replica, &first) &&
+           (replica->snapshot_index + 1 < first || replica->older_snapshot_index + 1 < first);
+}
+
+void replica_trim_plan(const struct replica *replica, char *path, size_t size)
+{
+    int64_t first;
+    char name[21];
+
+    path[0] = '\0';
+    if (!replica_trim_pending(replica) || replica->phase != REPLICA_RUNNING || ledger_first_hole(&replica->ledger) != NULL || !first_kept(replica, &first) ||
+        replica->trim_index == 0 ||
+        replica->durable_committed + 1 < (int64_t)replica->trim_index || replica_trim_wants_snapshot(replica) ||
+        replica->checkpoint.synced_dispatched_position < replica->ledger.trim_position)
+        return;
+    mapped_file_name(mapped_file_queue_begin(&replica->ledger.data), name);
+    snprintf(path, size, "%s/data/%s", replica->dir, name);
+}
+
+void replica_trim_run(struct replica_save *save)
+{
+    char dir[sizeof save->trim_path];
+    int rv = save->env->ops->unlink(save->env, save->trim_path);
+
+    snprintf(dir, sizeof dir, "%.*s", (int)(strrchr(save->trim_path, '/') - save->trim_path), save->trim_path);
+    if (rv == 0 || rv == -ENOENT)
+        rv = save->env->ops->sync_dir(save->env, dir); /* before the next one goes: a power cut must not leave a gap */
+    save->trim_result = rv;
+}
+
+void replica_trimmed(struct replica *replica, const struct replica_save *save)
+{
+    struct error error;
+    uint64_t begin = mapped_file_queue_begin(&replica->ledger.data);
+
+    if (save->trim_result != 0) {
+        LOG_WARN("%s cannot be removed: %s; it is tried again", save->trim_path, strerror(-save->trim_result));
+        return;
+    }
+    if (ledger_trim(&replica->ledger, begin + replica->ledger.data.file_size, &error) != 0) {
+        LOG_WARN("ledger in %s: %s", replica->dir, error.message);
+        return;
+    }
+    replica->trimmed_segments++;
+    LOG_INFO("%s is removed", save->trim_path);
+}

@@ -1,0 +1,215 @@
+"""What happens when the log's beginning is deleted: to queues, to readers, to members that die meanwhile, and to what somebody still needs."""
+import os
+import shutil
+import signal
+import time
+
+import remoting
+from case_statistics import OddMachine
+from cluster import Cluster, check, wait_for
+from e2e import case
+
+MIN_OFFSET, EARLIEST, SEARCH, DELETE_EXPIRED, UPDATE_OFFSET = 31, 32, 29, 329, 15
+SEGMENT = 1 << 20
+SMALL = [f"mappedFileSizeCommitLog={SEGMENT}", "cleanResourceInterval=100", "mappedFileSizeConsumeQueue=2000"]
+
+
+def info(cluster, node):
+    """What a node says of itself; it may have been started a moment ago."""
+    def look():
+        try:
+            return cluster.runtime_table(node)
+        except OSError:
+            return None
+    return wait_for(f"answer of n{node}", 30, look)[0]
+
+
+def begins(cluster):
+    return [int(info(cluster, node)["raftTrimPosition"]) for node in range(cluster.nodes)]
+
+
+def first_file(cluster, node):
+    return min(int(name) for name in os.listdir(os.path.join(cluster.folder, f"n{node}", "store", f"dledger-n{node}", "data")) if name.isdigit())
+
+
+def fill(cluster, megabytes, topic="T", queue=0, start=0):
+    """Messages of 16 KiB with their number in front; returns the number behind the last one. From the first that was not acknowledged on all are sent again."""
+    end = start + megabytes * 64
+    number = start
+
+    def go_on():
+        nonlocal number
+        try:
+            with remoting.Connection(cluster.broker(cluster.leader()), 20.0) as connection:
+                opaques = [connection.send(remoting.SEND_V2, remoting.send_fields(topic, queue), b"%08d" % n + b"x" * 16000) for n in range(number, end)]
+                for opaque in opaques:
+                    answer = connection.answer(opaque)
+                    if answer.code != 0:
+                        check(answer.code in (14, 17), lambda outcome=answer: f"send: {outcome}")
+                        return False
+                    number += 1
+        except OSError:
+            return False
+        return True
+    wait_for(f"{end - start} messages", 60, go_on)
+    return end
+
+
+def offset_of(cluster, node, code, queue=0, topic="T"):
+    return int(remoting.ask(cluster.broker(node), code, {"topic": topic, "queueId": queue}).ext["offset"])
+
+
+def wait_trimmed(cluster, position, files=True):
+    """All members say that the log begins there or later, and have no file before it."""
+    wait_for("the trim on every node", 30, lambda: min(begins(cluster)) >= position and len(set(begins(cluster))) == 1)
+    if files:
+        wait_for("files deleted on every node", 60,
+                 lambda: all(first_file(cluster, node) == begins(cluster)[node] for node in range(cluster.nodes)))
+
+
+def check_queue(cluster, node, end):
+    """Everything from the minimum on can be read, and nothing before it."""
+    low = offset_of(cluster, node, MIN_OFFSET)
+    with remoting.Connection(cluster.broker(node), 10.0) as connection:
+        found = remoting.read_queue(connection, "T", 0, low)
+        check(found[0].offset == low, f"n{node}: the first message is {found[0].offset}, not {low}")
+        numbers = [int(record.body[:8]) for record in found]
+        check(set(range(numbers[0], end)) <= set(numbers), f"n{node}: messages from {numbers[0]} to {end}")
+        early = connection.request(remoting.PULL, remoting.pull_fields("T", 0, 0))
+        moved = early.code == 21 and int(early.ext["nextBeginOffset"]) == low if node == cluster.leader() else early.code == 20
+        check(low == 0 or (moved and int(early.ext["minOffset"]) == low), f"a pull at 0 of n{node}: {early}")
+    return low, found
+
+
+@case
+def x1_a_log_of_bounded_size():
+    """X1, A5: old segments go on every node, minimums, times and what a late reader is told are right; kills on the way, lost queue files and an
+    emptied queue change nothing of that."""
+    with Cluster(nodes=3, durability="B", settings=[*SMALL, f"logBytesMax={4 * SEGMENT}"]) as cluster:
+        cluster.create_topic("T", 2)
+        for _ in range(3):
+            check(cluster.send("T", 1, b"early").code == 0, "send")
+        leader = cluster.leader()
+        remoting.ask(cluster.broker(leader), UPDATE_OFFSET, {"consumerGroup": "late", "topic": "T", "queueId": 0, "commitOffset": 1})
+        end = fill(cluster, 9)
+        wait_trimmed(cluster, 4 * SEGMENT)
+        for node in range(3):
+            low, found = check_queue(cluster, node, end)
+            check(low > 200, f"minimum {low}")
+            check(offset_of(cluster, node, MIN_OFFSET, 1) == 3, "a queue of which nothing is left ends where it began")
+            wait_for("the time of the oldest message", 30, lambda n=node, at=found[0].store_ms: int(info(cluster, n)["earliestMessageTimeStamp"]) == at)
+        answer = remoting.ask(cluster.broker(leader), EARLIEST, {"topic": "T", "queueId": 0})
+        check(int(answer.ext["timestamp"]) == found[0].store_ms, f"{answer}")
+        answer = remoting.ask(cluster.broker(leader), SEARCH, {"topic": "T", "queueId": 0, "timestamp": 0})
+        check(int(answer.ext["offset"]) == low, f"offset by time: {answer}")
+        unread = int(info(cluster, leader)["messagesDeletedUnread"])
+        check(unread == low - 1, f"{unread} unread messages were counted, {low - 1} are gone")
+
+        # Kills while more is deleted; one loses its queue files too.
+        victim = (leader + 1) % 3
+        for round_number in range(3):
+            end = fill(cluster, 2, start=end)
+            cluster.kill(victim)
+            if round_number == 1:
+                shutil.rmtree(os.path.join(cluster.folder, f"n{victim}", "store", "consumequeue"))
+            cluster.restart(victim)
+            wait_for("the leader sees it", 30, lambda: cluster.leader() is not None and len(set(begins(cluster))) == 1)
+        for node in range(3):
+            cluster.kill(node)
+        for node in range(3):
+            cluster.restart(node)
+        cluster.leader()
+        end = fill(cluster, 3, start=end)
+        wait_trimmed(cluster, 10 * SEGMENT)
+        for node in range(3):
+            check_queue(cluster, node, end)
+            check(offset_of(cluster, node, MIN_OFFSET, 1) == 3, f"n{node}: an emptied queue after a restart")
+        answer = cluster.send("T", 1, b"later")
+        check(answer.code == 0 and int(answer.ext["queueOffset"]) == 3, f"a queue offset is used again: {answer}")
+
+
+@case
+def retention_keeps_what_is_needed():
+    """An undelivered delayed message, then a half message, then a member that is away keep the log from there on; who keeps it is named."""
+    with Cluster(nodes=3, durability="B", settings=[*SMALL, f"logBytesMax={2 * SEGMENT}", "transactionTimeOut=600000"]) as cluster:
+        cluster.create_topic("T", 1)
+        leader = cluster.leader()
+        end = fill(cluster, 2)
+        check(cluster.send("T", 0, b"%08d" % end, properties="DELAY\x012\x02").code == 0, "a delayed message, 5 s")
+        half = remoting.ask(cluster.broker(leader), remoting.SEND_V2, {**remoting.send_fields("T", 0, "TRAN_MSG\x01true\x02PGROUP\x01p\x02"), "f": 4}, b"half")
+        check(half.code == 0, f"{half}")
+        end = fill(cluster, 5, start=end)
+        wait_for("a word on the delayed message", 30, lambda: "delayed" in info(cluster, leader)["retentionHeldBack"])
+        check(max(begins(cluster)) <= 2 * SEGMENT, f"{begins(cluster)}")
+        wait_for("a word on the half message", 30, lambda: "half" in info(cluster, leader)["retentionHeldBack"])
+        check(max(begins(cluster)) <= 2 * SEGMENT, f"{begins(cluster)}")
+        away = (leader + 1) % 3
+        cluster.kill(away)
+        settled = remoting.ask(cluster.broker(leader), 37, {"producerGroup": "p", "tranStateTableOffset": half.ext["queueOffset"], "commitLogOffset": int(
+            half.ext["msgId"][16:], 16), "commitOrRollback": 12, "fromTransactionCheck": False, "msgId": "", "transactionId": half.ext.get("transactionId", "")})
+        check(settled.code == 0, f"{settled}")
+        end = fill(cluster, 5, start=end)
+        wait_for("a word on the member", 30, lambda: f"member n{away}" in info(cluster, leader)["retentionHeldBack"])
+        held = int(info(cluster, leader)["raftTrimPosition"])
+        check(held <= 8 * SEGMENT, f"trimmed to {held} beyond what n{away} has")
+        answer = remoting.ask(cluster.broker(leader), DELETE_EXPIRED, {})
+        check(answer.code == 1 and f"member n{away}" in answer.remark, f"329: {answer}")
+        cluster.restart(away)
+        wait_trimmed(cluster, 9 * SEGMENT)
+
+
+@case
+def x1_expired_messages_go():
+    """X1, X2: nothing is deleted before fileReservedTime; after it, when asked for, whole segments of it, while a reader holds on to some."""
+    with OddMachine() as machine, Cluster(nodes=1, durability="A", settings=[*SMALL, "fileReservedTime=2", f"deleteWhen={(time.localtime().tm_hour + 12) % 24}"]) as cluster:
+        cluster.create_topic("T", 1)
+        end = fill(cluster, 4)
+        check(remoting.ask(cluster.broker(0), DELETE_EXPIRED, {}).code == 0, "329")
+        check(begins(cluster) == [0], "nothing is old enough")
+        slow = remoting.Connection(cluster.broker(0), 20.0)
+        opaques = [slow.send(remoting.PULL, remoting.pull_fields("T", 0, offset)) for offset in range(0, 128, 8)]
+        machine.set(2, 3 * 3600 * 1000)
+        end = fill(cluster, 1, start=end)
+        check(begins(cluster) == [0], "not at this hour")
+        wait_for("329", 30, lambda: remoting.ask(cluster.broker(0), DELETE_EXPIRED, {}).code == 0)  # the log is synced once a second
+        wait_trimmed(cluster, 3 * SEGMENT)
+        for offset, opaque in zip(range(0, 128, 8), opaques):
+            answer = slow.answer(opaque)
+            check(answer.code == 0 and [int(record.body[:8]) for record in remoting.records(answer.body)][0] == offset, f"a slow reader: {answer}")
+        slow.close()
+        low, _ = check_queue(cluster, 0, end)
+        check(low >= 180, f"minimum {low}")
+
+
+@case
+def a_wiped_member_after_a_trim():
+    """It cannot be refilled from entry 0, says so and what to do, and neither votes nor disturbs; with a copy of another's directory it comes back."""
+    with Cluster(nodes=3, durability="B", settings=[*SMALL, f"logBytesMax={2 * SEGMENT}"]) as cluster:
+        cluster.create_topic("T", 1)
+        end = fill(cluster, 5)
+        wait_trimmed(cluster, 2 * SEGMENT)
+        leader = cluster.leader()
+        wiped, other = [node for node in range(3) if node != leader]
+        cluster.kill(wiped)
+        store = os.path.join(cluster.folder, f"n{wiped}", "store")
+        shutil.rmtree(store)
+        os.mkdir(store)
+        cluster.restart(wiped)
+        wait_for("a word on what to do", 30, lambda: "cannot catch up" in cluster.output(wiped) or any(
+            "cannot catch up" in open(os.path.join(folder, name), encoding="utf-8").read()
+            for folder, _, names in os.walk(os.path.join(cluster.folder, f"n{wiped}")) for name in names if name.endswith(".log")))
+        end = fill(cluster, 1, start=end)
+        cluster.kill(wiped)
+        os.kill(cluster.pid(other), signal.SIGTERM)
+        wait_for("a clean stop", 20, lambda: not cluster.alive(other))
+        shutil.rmtree(store)
+        os.mkdir(store)
+        shutil.copytree(os.path.join(cluster.folder, f"n{other}", "store", f"dledger-n{other}"), os.path.join(store, f"dledger-n{wiped}"))
+        os.unlink(os.path.join(store, f"dledger-n{wiped}", "vote"))
+        cluster.restart(other)
+        cluster.restart(wiped)
+        cluster.leader()
+        end = fill(cluster, 4, start=end)
+        wait_trimmed(cluster, 6 * SEGMENT)
+        for node in range(3):
+            check_queue(cluster, node, end)

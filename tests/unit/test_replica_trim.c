@@ -1,0 +1,181 @@
+/* Deleting the log's beginning: what all members agree on, what each removes and when, and starts from what remains. */
+#include <check.h>
+#include <stdlib.h>
+
+#include "tests/lib/replica_group.h"
+#include "tests/lib/run_suite.h"
+
+enum { FIRST = 24000 };
+
+/* Several segments, on stable storage everywhere. */
+static struct group_node *fill(int from, int count)
+{
+    struct group_node *leader = group_wait_leader(3000);
+    for (int i = from; i < from + count; i++) {
+        ck_assert_int_eq(group_send(leader, NULL, i), 0);
+        if (i % 200 == 199)
+            group_step();
+    }
+    group_steps(300);
+    return leader;
+}
+
+static void expect_begin(uint64_t position)
+{
+    for (int i = 1; i <= GROUP_NODES; i++) {
+        const struct replica *replica = &group.nodes[i].replica;
+        ck_assert_uint_eq(replica->ledger.trim_position, position);
+        ck_assert_uint_eq(mapped_file_queue_begin(&replica->ledger.data), position);
+        ck_assert_int_gt(replica->ledger.begin_index, 0);
+    }
+}
+
+static void expect_queues(int total)
+{
+    for (int i = 1; i <= GROUP_NODES; i++) {
+        struct group_node *node = &group.nodes[i];
+        for (int queue_id = 0; queue_id < 4; queue_id++) {
+            struct error error;
+            struct consume_queue_unit unit;
+            struct consume_queue *queue = message_store_queue(&node->store, SLICE_LITERAL("T"), queue_id, false, &error);
+            ck_assert_ptr_nonnull(queue);
+            ck_assert_int_eq(queue->max_offset, total / 4);
+            ck_assert_int_eq(queue->min_offset, message_store_min_offset(&group.nodes[1].store, SLICE_LITERAL("T"), queue_id));
+            ck_assert_int_gt(queue->min_offset, 0);
+            ck_assert(consume_queue_get(queue, queue->min_offset, &unit));
+            ck_assert_int_ge(unit.physical_offset, (int64_t)node->replica.ledger.trim_position);
+            ck_assert(!consume_queue_get_any(queue, queue->min_offset - 1, &unit) || unit.physical_offset < (int64_t)node->replica.ledger.trim_position);
+        }
+    }
+}
+
+START_TEST(all_members_begin_at_the_same_place)
+{
+    group.durability = _i == 0 ? DURABILITY_A : DURABILITY_B;
+    group_all_up();
+    struct group_node *leader = fill(0, FIRST);
+    int held_by;
+    group_steps(1500); /* class A syncs once a second, heartbeats tell */
+    uint64_t limit = replica_trim_limit(&leader->replica, &held_by);
+    ck_assert_uint_ge(limit, 2 * GROUP_SEGMENT);
+    ck_assert_int_eq(replica_trim(&leader->replica, GROUP_SEGMENT / 2), ERROR_INVALID);
+    ck_assert_int_eq(replica_trim(&leader->replica, limit + GROUP_SEGMENT), ERROR_INVALID);
+    ck_assert_int_eq(replica_trim(&leader->replica, 2 * GROUP_SEGMENT), 0);
+    ck_assert_int_eq(replica_trim(&leader->replica, 2 * GROUP_SEGMENT), ERROR_INVALID); /* asked for */
+    ck_assert_int_eq(replica_trim(&group_other(leader, NULL)->replica, 2 * GROUP_SEGMENT), ERROR_NOT_LEADER);
+    group_steps(20);
+    for (int i = 1; i <= GROUP_NODES; i++) { /* minimums at once, files later */
+        ck_assert_uint_eq(group.nodes[i].replica.ledger.trim_position, 2 * GROUP_SEGMENT);
+        ck_assert_uint_eq(mapped_file_queue_begin(&group.nodes[i].replica.ledger.data), 0);
+    }
+    expect_queues(FIRST);
+    group_steps(6000);
+    expect_begin(2 * GROUP_SEGMENT);
+    ck_assert_uint_eq(leader->replica.trimmed_segments, 2);
+
+    for (int way = 0; way < 2; way++) {
+        for (int i = 1; i <= GROUP_NODES; i++) {
+            if (way == 0 || group.durability == DURABILITY_A)
+                group_kill(&group.nodes[i]);
+            else
+                group_power_cut(&group.nodes[i]);
+        }
+        group_all_up();
+        group_wait_leader(3000);
+        group_steps(300);
+        expect_begin(2 * GROUP_SEGMENT);
+        expect_queues(FIRST + 400 * way);
+        fill(FIRST + 400 * way, 400);
+        expect_queues(FIRST + 400 * (way + 1));
+    }
+}
+END_TEST
+
+/* Nobody is left behind: what a member does not have on its disk stays on the others'. */
+START_TEST(a_member_that_is_away_holds_the_log)
+{
+    group_all_up();
+    struct group_node *leader = fill(0, 4000);
+    struct group_node *away = group_other(leader, NULL);
+    uint64_t has = away->replica.ledger.end_position;
+    int held_by;
+    group_kill(away);
+    fill(4000, 20000);
+    group_steps(200);
+    ck_assert_uint_le(replica_trim_limit(&leader->replica, &held_by), has);
+    ck_assert_int_eq(held_by, (int)away->id - 1);
+    group_up(away);
+    group_steps(500);
+    uint64_t limit = replica_trim_limit(&leader->replica, &held_by);
+    ck_assert_uint_ge(limit, 2 * GROUP_SEGMENT);
+    /* Emptied: until it is refilled nothing is deleted. */
+    group_kill(away);
+    group_wipe(away);
+    group_up(away);
+    group_steps(5);
+    ck_assert_uint_eq(replica_trim_limit(&leader->replica, &held_by), 0);
+    ck_assert_int_eq(held_by, (int)away->id - 1);
+    group_steps(2000);
+    ck_assert_int_eq(away->replica.phase, REPLICA_RUNNING);
+    ck_assert_uint_ge(replica_trim_limit(&leader->replica, &held_by), limit);
+}
+END_TEST
+
+/* What it needs is gone: it stays mute and harms nobody. */
+START_TEST(an_emptied_member_after_a_trim)
+{
+    group_all_up();
+    struct group_node *leader = fill(0, FIRST);
+    ck_assert_int_eq(replica_trim(&leader->replica, GROUP_SEGMENT), 0);
+    group_steps(5000);
+    expect_begin(GROUP_SEGMENT);
+    struct group_node *emptied = group_other(leader, NULL);
+    group_kill(emptied);
+    group_wipe(emptied);
+    group_up(emptied);
+    group_steps(1000);
+    ck_assert_int_eq(emptied->replica.phase, REPLICA_MUTE);
+    ck_assert(emptied->replica.fetch_refused_us != 0);
+    ck_assert_ptr_eq(group_leader(), leader);
+    group_must_send(leader, FIRST);
+}
+END_TEST
+
+/* No checkpoint: everything is made anew from what remains, the configuration too. */
+START_TEST(a_lost_checkpoint)
+{
+    group_all_up();
+    struct group_node *leader = fill(0, FIRST);
+    ck_assert_int_eq(replica_trim(&leader->replica, 2 * GROUP_SEGMENT), 0);
+    group_steps(6000);
+    expect_begin(2 * GROUP_SEGMENT);
+    for (int i = 1; i <= GROUP_NODES; i++) {
+        char path[128];
+        struct group_node *node = &group.nodes[i];
+        group_kill(node);
+        snprintf(path, sizeof path, "%s/checkpoint", group_dir(node));
+        sim_env_remove(&node->sim, path);
+    }
+    group_all_up();
+    group_wait_leader(3000);
+    group_steps(300);
+    expect_begin(2 * GROUP_SEGMENT);
+    expect_queues(FIRST);
+    fill(FIRST, 400);
+    expect_queues(FIRST + 400);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("replica_trim");
+    TCase *tcase = tcase_create("trim");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_checked_fixture(tcase, group_set_up, group_tear_down);
+    tcase_add_loop_test(tcase, all_members_begin_at_the_same_place, 0, 2);
+    tcase_add_test(tcase, a_member_that_is_away_holds_the_log);
+    tcase_add_test(tcase, an_emptied_member_after_a_trim);
+    tcase_add_test(tcase, a_lost_checkpoint);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}
