@@ -177,6 +177,9 @@ void replica_peer_connected(struct replica *replica, uint64_t id, const struct p
     replica->members[id - 1].connected = true;
     replica->members[id - 1].peer_version = peer_version_common(hello->newest);
     snprintf(replica->members[id - 1].broker_address, sizeof replica->members[id - 1].broker_address, "%s", hello->broker_address);
+    /* A leader whose log failed says so, and nobody need wait until it has been silent for an election time-out. */
+    if (!hello->started && raft_driver_leader(&replica->driver) == id)
+        replica_peer_gone(replica, id);
     replica_review_members(replica);
 }
 

@@ -2,6 +2,7 @@
 
 Skipped is raised where a fault cannot be made here. Whatever a fault does, afterwards every node is brought back and levels up: chaos.settle().
 """
+import errno
 import os
 import resource
 import signal
@@ -12,7 +13,7 @@ from e2e import Skipped
 from network import Relay
 from process import memory_kb
 
-SYNC_MS, _, CLOCK_MS, WRITE_EIO, WRITE_SHORT, SYNC_EIO = range(6)  # of odd_machine.c
+SYNC_MS, _, CLOCK_MS, WRITE_ERROR, WRITE_SHORT, SYNC_EIO = range(6)  # of odd_machine.c
 MIB = 1 << 20
 
 
@@ -221,7 +222,7 @@ FAULTS = [
     Fault("relay-half-open", relay("half_open"), 5),
     Fault("relay-reset", relay("reset")),
     Fault("disk-full", full_disk, 8),
-    Fault("write-eio", odd(WRITE_EIO, 1), may_stop=True),
+    Fault("write-eio", odd(WRITE_ERROR, errno.EIO), may_stop=True),
     Fault("write-short", odd(WRITE_SHORT, 1)),
     Fault("sync-eio", odd(SYNC_EIO, 1), may_stop=True),
     Fault("sync-slow", odd(SYNC_MS, 200)),

@@ -5,7 +5,7 @@
  *     0  milliseconds that each fdatasync takes more; a wait that goes on ends when this becomes less
  *     1  milliseconds that each pread takes more
  *     2  milliseconds that the wall clock is ahead
- *     3  not 0: each pwritev fails with EIO
+ *     3  not 0: the errno with which each pwritev fails
  *     4  not 0: each pwritev of more than one byte writes half
  *     5  not 0: each fdatasync fails with EIO
  *
@@ -75,7 +75,7 @@ ssize_t pwritev64(int fd, const struct iovec *parts, int count, off64_t offset)
     if (real == NULL)
         *(void **)&real = dlsym(RTLD_NEXT, "pwritev64");
     if (is_set(3)) {
-        errno = EIO;
+        errno = (int)settings[3];
         return -1;
     }
     if (is_set(4) && count > 0 && parts[0].iov_len > 1) {
