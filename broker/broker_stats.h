@@ -16,7 +16,7 @@
  *     raftUpSince          ms
  *     raftFdatasyncCount   calls since the start
  *     raftTurnMaxMicros    longest loop turn
- *     raftFailed, raftDiskFull   true/false
+ *     raftFailed, raftDiskFull, raftDiskSlow   true/false; slow: it handed leadership over for that reason lately
  *     raftMember_<id>      address,role,matchIndex,lag,connected,brokerAddress  (role: LEADER, FOLLOWER, UNKNOWN as this node sees it; matchIndex and
  *                          lag -1 where this node cannot know: only a leader does, and everyone of itself)
  *     coldReads, coldQueueReads    jobs that read old records, or pages of a queue that had left memory, on the pool

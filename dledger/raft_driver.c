@@ -17,7 +17,7 @@ int raft_driver_init(struct raft_driver *driver, struct env *env, struct ledger 
 
     *driver = (struct raft_driver){.env = env, .ledger = ledger, .votes = votes, .io = *io, .options = *options};
     driver->timeout_ms = UINT64_MAX;
-    driver->capacity = 0xffff;
+    driver->capacity = RAFT_DRIVER_CAPACITY;
     driver->entry_capacity = ENTRIES_INITIAL;
     driver->entries = malloc(ENTRIES_INITIAL * sizeof *driver->entries);
     if (driver->entries == NULL)
@@ -282,6 +282,8 @@ uint64_t raft_driver_leader(struct raft_driver *driver)
 
     if (!driver->started || driver->failed)
         return 0;
+    if (driver->unsaved_term > raft_current_term(&driver->raft))
+        return driver->unsaved_leader;
     raft_leader(&driver->raft, &id, &address);
     return id;
 }

@@ -33,6 +33,11 @@ enum raft_guard {
     /* G11 is how submits are made: a configuration is never gathered. G12 is what peers cannot say: there is no message that installs a snapshot. */
 };
 
+/* What a member tells of its disk in its results (the core only compares it with a threshold, which is 0). */
+#define RAFT_DRIVER_CAPACITY 0xffffu
+#define RAFT_DRIVER_CAPACITY_SLOW 1u /* it should not lead while another one can */
+#define RAFT_DRIVER_CAPACITY_FULL 0u /* no room for more entries */
+
 struct raft_driver;
 
 struct raft_driver_io {
@@ -68,9 +73,12 @@ struct raft_driver {
     raft_time timeout_ms;   /* when raft_driver_tick() is due */
     raft_time leader_tick_ms; /* last time the leader's timer ran */
     raft_time heard_ms;       /* when a leader of our term was heard last */
+    bool disk_hangs;        /* the owner says that a sync does not come back: nothing is begun that would wait for the vote file */
+    raft_term unsaved_term; /* the newest one that we heard of meanwhile; whoever led in an older one leads no more */
+    uint64_t unsaved_leader; /* who leads in it, 0 = not heard */
     raft_term refused_term;   /* in which our candidacy was refused last */
     raft_time give_way_ms;    /* until then a member before us in the list has our word, and is let go first */
-    uint16_t capacity;      /* told to the others in results: 0 = no room for more entries */
+    uint16_t capacity;      /* told to the others in results: RAFT_DRIVER_CAPACITY or a value below it */
 
     /* Where the bytes of the step's new entries stand (one contiguous run). */
     const uint8_t *source;
@@ -135,7 +143,7 @@ bool raft_driver_take_over(struct raft_driver *driver);
 
 static inline bool raft_driver_leads(struct raft_driver *driver)
 {
-    return driver->started && !driver->failed && raft_state(&driver->raft) == RAFT_LEADER;
+    return driver->started && !driver->failed && raft_state(&driver->raft) == RAFT_LEADER && driver->unsaved_term <= raft_current_term(&driver->raft);
 }
 static inline raft_index raft_driver_last(const struct raft_driver *driver)
 {

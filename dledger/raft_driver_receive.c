@@ -198,13 +198,36 @@ static bool known_server(const struct raft *raft, uint64_t id)
     return false;
 }
 
+/* Term and vote are synced inside the step, on the loop. On a disk that hangs nothing may wait for that: heart-beats would stop, and clients would hear
+ * nothing at all. Messages may be lost in Raft, so what would raise our term or take our vote is, until the disk answers again; that there is a later
+ * term is not forgotten. */
+static bool waits_for_vote_file(struct raft_driver *driver, uint64_t from, const struct peer_message *in)
+{
+    raft_term current = raft_current_term(&driver->raft);
+    raft_term term = in->append.term; /* the first word of all of these */
+
+    if (!driver->disk_hangs || in->type == PEER_REQUEST_VOTE_RESULT)
+        return driver->disk_hangs;
+    if (in->type == PEER_REQUEST_VOTE || in->type == PEER_TIMEOUT_NOW)
+        return true;
+    if (term <= current)
+        return false;
+    uint64_t leader = in->type == PEER_APPEND_ENTRIES ? from : 0;
+    if (term > driver->unsaved_term || (term == driver->unsaved_term && leader != 0 && leader != driver->unsaved_leader)) {
+        driver->unsaved_term = term;
+        driver->unsaved_leader = leader;
+        driver->io.state_changed(driver->io.context);
+    }
+    return true;
+}
+
 void raft_driver_receive(struct raft_driver *driver, uint64_t from, const struct peer_message *in, const uint8_t *run)
 {
     struct raft *raft = &driver->raft;
     char name[24];
     struct raft_message message = {.server_id = from, .server_address = name};
 
-    if (!driver->started || driver->failed || from == 0 || from == driver->options.id)
+    if (!driver->started || driver->failed || from == 0 || from == driver->options.id || waits_for_vote_file(driver, from, in))
         return;
     snprintf(name, sizeof name, "%llu", (unsigned long long)from);
     switch (in->type) {

@@ -71,8 +71,9 @@ void replica_receive(struct replica *replica, uint64_t from, const struct peer_m
         replica_receive_repaired(replica, from, message, body);
     else {
         if (message->type == PEER_APPEND_ENTRIES_RESULT) {
-            replica->peers[from - 1].full = message->append_result.capacity == 0;
             replica->peers[from - 1].stored = message->append_result.stored;
+            replica->peers[from - 1].full = message->append_result.capacity == RAFT_DRIVER_CAPACITY_FULL;
+            replica->peers[from - 1].slow = message->append_result.capacity == RAFT_DRIVER_CAPACITY_SLOW;
         }
         raft_driver_receive(&replica->driver, from, message, body);
         /* Who comes first in the list tries again first. */
@@ -98,6 +99,7 @@ bool replica_turn(struct replica *replica)
         raft_index committed = SEEDED_BUG(SERVE_UNCOMMITTED) ? raft_driver_last(driver) : driver->commit;
         if (driver->started && replica->applied < committed)
             worked = replica_apply(replica, committed, REPLICA_APPLY_TURN_MAX);
+        replica_slow_note_commit(replica);
         applied |= worked;
         update_role(replica);
         if (replica_may_submit(replica))
@@ -148,7 +150,8 @@ void replica_tick(struct replica *replica)
         replica->announced = replica->driver.commit;
         raft_driver_announce_commit(&replica->driver);
     }
-    replica->driver.capacity = replica_is_full(replica) ? 0 : 0xffff;
+    replica_slow_tick(replica, now);
+    replica->driver.capacity = replica_is_full(replica) ? RAFT_DRIVER_CAPACITY_FULL : replica_is_slow(replica) ? RAFT_DRIVER_CAPACITY_SLOW : RAFT_DRIVER_CAPACITY;
     replica_hand_over_when_useful(replica, now);
     replica_prefer_leader(replica, now);
     if (replica->idle_sync_us != 0 && now >= replica->idle_sync_us && replica->phase == REPLICA_RUNNING) {
@@ -296,6 +299,7 @@ void replica_state(const struct replica *replica, struct dledger_state *state)
         .damaged_ranges = replica->ledger.hole_count,
         .repaired_entries = replica->repaired_entries,
         .removed = replica->phase == REPLICA_REMOVED,
+        .slow_disk = replica_is_slow(replica),
     };
     switch (replica->driver.started && !replica->driver.failed ? raft_state(raft) : RAFT_UNAVAILABLE) {
     case RAFT_FOLLOWER:
@@ -305,7 +309,7 @@ void replica_state(const struct replica *replica, struct dledger_state *state)
         state->role = DLEDGER_CANDIDATE;
         break;
     case RAFT_LEADER:
-        state->role = DLEDGER_LEADER;
+        state->role = raft_driver_leads((struct raft_driver *)(uintptr_t)&replica->driver) ? DLEDGER_LEADER : DLEDGER_FOLLOWER; /* of an older term */
         break;
     default:
         state->role = DLEDGER_ROLE_UNKNOWN;

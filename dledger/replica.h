@@ -22,6 +22,12 @@
 #define REPLICA_PREFERRED_STEADY_MS 5000u  /* a preferred leader must have been so for this long */
 #define REPLICA_PREFERRED_RETRY_MS 30000u  /* between two tries of handing over to one */
 #define REPLICA_HAND_OVER_MS 3000u        /* between two tries of a full leader to find another one */
+#define REPLICA_HUNG_SYNC_MS 1000u        /* the disk hangs when a sync has not come back after this */
+#define REPLICA_SLOW_SYNC_MS 50u          /* a sync that takes less is not slow, whatever the others' take */
+#define REPLICA_SLOW_TIMES 4u             /* ... and one that the others were done with in this part of its time is */
+#define REPLICA_SLOW_SPENT_MS 3000u       /* a leader spends so much in a row of slow syncs before it hands over */
+#define REPLICA_SLOW_RETRY_MS 10000u      /* between two tries of that */
+#define REPLICA_SLOW_REST_MS 60000u       /* a disk is not called slow any more after so long without a slow sync */
 #define REPLICA_APPLY_RETRY_MS 200u       /* between tries while queue files find no room */
 #define REPLICA_REVIEW_RETRY_MS 250u      /* between tries of a first start on a full disk */
 #define REPLICA_VERIFY_BYTES (64u << 20)   /* read without their checksums later on, so checked at every start */
@@ -96,6 +102,7 @@ struct replica_peer {
     bool heard;   /* ... or on an earlier one of this run */
     bool full;    /* it said that it has no room for more entries */
     raft_index stored; /* leader: so much it has on stable storage, as it said on this connection */
+    bool slow;    /* it said that its disk is slow: it is not asked to lead while another one can */
     struct peer_hello hello;
 };
 
@@ -199,6 +206,10 @@ struct replica {
     struct ledger_sync sync;
     bool syncing;
     uint64_t sync_started_us; /* while syncing */
+    uint64_t others_had_us;   /* while syncing as leader: when the others alone had made it commit, 0 = not yet */
+    uint64_t slow_spent_us;   /* as leader: time spent in an unbroken row of slow syncs */
+    uint64_t slow_due_us;     /* a slow leader hands over, not before this */
+    uint64_t slow_until_us;   /* this disk is called slow until then, 0 = it is not */
     uint64_t lazy_sync_due_us; /* class A */
     struct ledger_reservation reservation;
     bool reserve_failed;

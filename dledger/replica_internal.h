@@ -1,6 +1,6 @@
 /* What the parts of the replica share: replica.c (turn, tick, stop, state), replica_open.c and replica_start.c (from disk to running),
  * replica_append.c (reserve to submit), replica_apply.c (commit to answer), replica_jobs.c (syncs, room, checkpoints), replica_members.c (hellos,
- * elections in a hurry), replica_leadership.c (transfers, preferred leaders), replica_fetch.c (a mute member catches up) and replica_repair.c
+ * elections in a hurry), replica_leadership.c (transfers, preferred leaders), replica_slow_disk.c (a leader that holds the others up), replica_fetch.c (a mute member catches up) and replica_repair.c
  * (damaged entries are fetched).
  */
 #ifndef LEDGERMQ_DLEDGER_REPLICA_INTERNAL_H
@@ -77,6 +77,8 @@ void replica_hurry(struct replica *replica);
 void replica_hand_over_when_useful(struct replica *replica, uint64_t now);
 
 /* ---- replica_leadership.c ---- */
+/* How far a connected member is behind our log's end; UINT64_MAX: it cannot lead now. */
+uint64_t replica_lag_of(struct replica *replica, int place);
 /* As leader: hands over to a preferred leader that has kept up for a while. */
 void replica_prefer_leader(struct replica *replica, uint64_t now);
 
@@ -97,6 +99,14 @@ bool replica_trim_wants_snapshot(const struct replica *replica);
 void replica_trim_plan(const struct replica *replica, char *path, size_t size);
 void replica_trim_run(struct replica_save *save); /* any thread */
 void replica_trimmed(struct replica *replica, const struct replica_save *save);
+/* ---- replica_slow_disk.c ---- */
+/* A sync was handed out; the commit index moved; it has come back. */
+void replica_slow_sync_begins(struct replica *replica);
+void replica_slow_note_commit(struct replica *replica);
+void replica_slow_sync_ends(struct replica *replica);
+/* Hands over when this has been the slowest disk by far for a while. */
+void replica_slow_tick(struct replica *replica, uint64_t now);
+bool replica_is_slow(const struct replica *replica);
 
 /* Keeps `forgot` as it is now, at once where possible: a restart within the next second must know it. */
 void replica_save_forgot(struct replica *replica);

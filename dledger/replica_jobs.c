@@ -29,6 +29,7 @@ static void hand_to_sync(struct replica *replica)
 {
     replica->syncing = true;
     replica->sync_started_us = replica_now_us(replica);
+    replica_slow_sync_begins(replica);
     replica->io.sync(replica->io.context, &replica->sync);
 }
 
@@ -60,6 +61,7 @@ void replica_synced(struct replica *replica)
 {
     int64_t durable;
 
+    replica_slow_sync_ends(replica);
     replica->syncing = false;
     replica->fdatasync_count += (uint64_t)replica->sync.count;
     durable = ledger_sync_done(&replica->ledger, &replica->sync);

@@ -5,8 +5,7 @@
 
 #include "store/log_sink.h"
 
-/* How far a connected member is behind our log's end; UINT64_MAX: it cannot lead now. */
-static uint64_t lag_of(struct replica *replica, int place)
+uint64_t replica_lag_of(struct replica *replica, int place)
 {
     const struct replica_peer *peer = &replica->peers[place];
     raft_index last = raft_driver_last(&replica->driver);
@@ -32,7 +31,7 @@ int replica_transfer(struct replica *replica, const char *to_id, struct error *e
             return error_set(error, ERROR_NOT_FOUND, "%s is no member of group %s", to_id, replica->options.group);
         if ((uint64_t)place + 1 == replica->id)
             return error_set(error, ERROR_EXISTS, "%s leads already", to_id);
-        uint64_t lag = lag_of(replica, place);
+        uint64_t lag = replica_lag_of(replica, place);
         if (lag == UINT64_MAX)
             return error_set(error, ERROR_BUSY, "%s cannot lead now: it is down, catches up, has no vote or no room", to_id);
         if (lag >= REPLICA_TRANSFER_LAG_MAX)
@@ -41,8 +40,9 @@ int replica_transfer(struct replica *replica, const char *to_id, struct error *e
     } else {
         uint64_t best = UINT64_MAX;
         for (int i = 0; i < replica->member_count; i++) {
-            uint64_t lag = (uint64_t)i + 1 == replica->id ? UINT64_MAX : lag_of(replica, i);
-            if (lag < best) {
+            uint64_t lag = (uint64_t)i + 1 == replica->id ? UINT64_MAX : replica_lag_of(replica, i);
+            if (lag != UINT64_MAX && (place < 0 || replica->peers[i].slow < replica->peers[place].slow ||
+                                      (replica->peers[i].slow == replica->peers[place].slow && lag < best))) {
                 best = lag;
                 place = i;
             }
@@ -78,7 +78,7 @@ void replica_prefer_leader(struct replica *replica, uint64_t now)
             continue;
         if ((uint64_t)place + 1 == replica->id)
             break;
-        if (lag_of(replica, place) >= REPLICA_TRANSFER_LAG_MAX)
+        if (replica->peers[place].slow || replica_lag_of(replica, place) >= REPLICA_TRANSFER_LAG_MAX)
             replica->preferred_since_us[place] = 0;
         else if (replica->preferred_since_us[place] == 0)
             replica->preferred_since_us[place] = now;

@@ -191,6 +191,7 @@ void replica_peer_lost(struct replica *replica, uint64_t id)
         return;
     peer->connected = false;
     peer->greeted = false;
+    peer->slow = false;
     replica->members[id - 1].connected = false;
 }
 

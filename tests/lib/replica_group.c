@@ -204,7 +204,7 @@ void group_all_up(void)
 
 static void work(struct group_node *node)
 {
-    if (node->sync_wanted && !node->no_sync) {
+    if (node->sync_wanted && !node->no_sync && (node->sync_us == 0 || node->clock.monotonic_us >= node->replica.sync_started_us + node->sync_us)) {
         node->sync_wanted = false;
         ledger_sync_run(&node->replica.sync);
         replica_synced(&node->replica);
@@ -230,6 +230,7 @@ static void end_process(struct group_node *node)
 {
     node->up = false;
     node->no_sync = false;
+    node->sync_us = 0;
     work(node);
     work(node);
     replica_close(&node->replica);

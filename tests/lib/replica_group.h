@@ -23,6 +23,7 @@ struct group_node {
     bool cut;      /* nobody hears it and it hears nobody */
     bool no_turn;  /* takes messages, its loop turn does not end */
     bool no_sync;  /* its sync takes long */
+    uint64_t sync_us; /* so long a sync of its log takes */
     bool broken;   /* its disk opens no segment any more */
     bool may_fail; /* it is expected to stop for good */
     uint64_t stall_until_us; /* its process gets no processor until then */
