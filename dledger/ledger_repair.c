@@ -247,6 +247,9 @@ static int set_term(struct ledger *ledger, uint64_t index, uint64_t term)
     size_t at = 0;
     while (at < ledger->term_count && ledger->terms[at].first_index <= index)
         at++;
+    /* Below the table, which a checkpoint bounds, entries tell their terms themselves: a row for one of them would speak for all up to the table. */
+    if (at == 0 && ledger->term_count > 0 && index >= (uint64_t)ledger->begin_index && ledger->terms[0].term != term)
+        return 0;
     if (at == 0 || ledger->terms[at - 1].term != term) {
         if (at < ledger->term_count && ledger->terms[at].term == term) {
             ledger->terms[at].first_index = index;

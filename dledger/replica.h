@@ -165,6 +165,7 @@ struct replica {
     struct replica_scrub scrub;
     uint64_t scrub_due_us, scrub_pass_us; /* the next piece; when the pass began */
     uint64_t scrub_passes;
+    raft_index found_last;   /* end of the log at the start: what is older may have been damaged since it was checked */
     int64_t known_committed; /* what the start knew to be committed, DLedger index */
     bool vote_was_due;       /* this directory has taken part in elections */
     bool only_vote_lost;     /* mute for want of a vote file, with all that was acknowledged in the log */

@@ -17,6 +17,14 @@ static bool apply_one(struct replica *replica)
     const uint8_t *bytes;
     struct slice body;
 
+    if (index <= replica->found_last && replica->driver_ready && replica_group_size(replica) > 1) {
+        /* Damage kept it from being applied at the start, and that is some time ago. */
+        ledger_verify(&replica->ledger, index - 1, index - 1, 1);
+        if (ledger_hole_of(&replica->ledger, index - 1) != NULL) {
+            replica_repair_start(replica);
+            return false;
+        }
+    }
     bytes = mapped_file_queue_at(data, position, LEDGER_BLANK_SIZE);
     if (bytes == NULL || ledger_is_blank(bytes))
         position = position - position % data->file_size + (position % data->file_size == 0 ? 0 : data->file_size);

@@ -133,14 +133,27 @@ void replica_save_run(struct replica_save *save)
 void replica_fill_checkpoint(struct replica *replica, struct checkpoint *checkpoint)
 {
     const struct ledger *ledger = &replica->ledger;
+    int64_t committed = (int64_t)replica->applied - 1;
 
+    /* What a start knows to be committed stays known while damage keeps it from being applied: else the next start would take the damage for a write that
+     * was interrupted, and cut it. */
+    if (committed < replica->known_committed)
+        committed = replica->known_committed;
+    if (committed > ledger->last_index)
+        committed = ledger->last_index;
     checkpoint->present = true;
     checkpoint->boot_id = replica->env->ops->boot_id(replica->env);
     checkpoint->durability = (uint8_t)replica->options.durability;
     checkpoint->dispatched_position = replica->applied_end;
-    ledger_fill_checkpoint(ledger, (int64_t)replica->applied - 1, checkpoint);
+    ledger_fill_checkpoint(ledger, committed, checkpoint);
     if (checkpoint->begin_position < replica->ledger.trim_position)
         checkpoint->begin_position = replica->ledger.trim_position;
+    /* Damage up to the last committed entry: behind what is left to say about the log it may look like such a write too. */
+    bool less = ledger_hole_of(ledger, (uint64_t)committed) != NULL || (checkpoint->committed_index < 0 && committed >= ledger->begin_index && ledger->synced_index >= ledger->begin_index);
+    if (replica->phase == REPLICA_RUNNING)
+        checkpoint->forgot = less;
+    else
+        checkpoint->forgot = checkpoint->forgot || less;
     if (replica->configuration_index > 0 && replica->configuration.size <= sizeof checkpoint->configuration) {
         checkpoint->configuration_index = replica->configuration_index - 1;
         checkpoint->configuration_size = (uint32_t)replica->configuration.size;

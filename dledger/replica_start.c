@@ -252,6 +252,7 @@ int replica_start(struct replica *replica, struct message_store *store, struct e
         return rv;
     committed = (raft_index)(checkpoint->committed_index + 1);
     replica->known_committed = checkpoint->committed_index;
+    replica->found_last = (raft_index)(replica->ledger.last_index + 1);
     replica->vote_was_due = checkpoint->present && replica->ledger.last_index > 0;
     /* Without a checkpoint nothing tells how the last run ended. */
     replica->started_unclean = checkpoint->present ? checkpoint->forgot || (!checkpoint->clean && !replica->same_boot && checkpoint->durability == DURABILITY_A)
@@ -368,11 +369,11 @@ int replica_begin(struct replica *replica, struct error *error)
         replica->mute_reason = PEER_MUTE_EMPTY;
         if (size == 1)
             rv = replica_bootstrap(replica, error);
-    } else if (size > 1 && !replica->options.force_start && !SEEDED_BUG(NEVER_MUTE) && (!replica->votes.existed || replica->votes.doubtful)) {
+    } else if (size > 1 && !replica->options.force_start && !SEEDED_BUG(NEVER_MUTE) && (!replica->votes.existed || replica->votes.doubtful || replica->votes.term < replica->ledger.last_term)) {
         replica->phase = REPLICA_MUTE;
         replica->mute_reason = PEER_MUTE_EMPTY;
         replica->only_vote_lost = !replica->checkpoint.forgot && !replica->started_unclean && replica->vote_was_due;
-        LOG_WARN("the vote file is missing or damaged: this member does not vote until it has caught up with a leader");
+        LOG_WARN("the vote file is missing, damaged or older than the log: this member does not vote until it has caught up with a leader");
     } else if (size > 1 && !replica->options.force_start && !SEEDED_BUG(NEVER_MUTE) && replica->started_unclean) {
         /* Not in class B, even if the claims of entries behind the cut tell that more was committed: this member never acknowledged it. */
         replica->phase = REPLICA_MUTE;

@@ -1,5 +1,6 @@
-/* Saving writes the slot that does not hold the newest vote, so a torn write leaves the vote before it. The file appears under its name only when it
- * is whole and durable: no crash while it is made can look like a damaged one. */
+/* Saving writes the vote to both slots, one after the other, and syncs them together: a torn write leaves one that is whole, and a write that a disk has
+ * lost, or done elsewhere, leaves the vote in the other slot. The file appears under its name only when it is whole and durable: no crash while it is
+ * made can look like a damaged one. */
 #include "dledger/vote_file.h"
 
 #include <assert.h>
@@ -126,6 +127,18 @@ static bool is_zero(const uint8_t *bytes, size_t size)
     return size == 0;
 }
 
+/* Into both slots, first the one that does not hold the newest vote. */
+static int write_slots(const struct vote_file *file, uint64_t sequence, uint64_t term, uint64_t voted_for)
+{
+    uint8_t record[RECORD_SIZE];
+    int rv = 0;
+
+    encode(record, sequence, term, voted_for);
+    for (uint64_t i = 1; i <= (SEEDED_BUG(TERM_FORGOTTEN) ? 1 : 2) && rv == 0; i++)
+        rv = env_write(file->env, file->file, record, sizeof record, (sequence + i) % 2 * SLOT_SIZE); /* sequence 1 is in the first slot */
+    return rv;
+}
+
 int vote_file_open(struct vote_file *file, struct env *env, const char *path, struct error *error)
 {
     memset(file, 0, sizeof *file);
@@ -153,17 +166,20 @@ int vote_file_open(struct vote_file *file, struct env *env, const char *path, st
             return format_version_unknown(error, path, later, VOTE_VERSION);
         }
     }
-    bool good = false;
+    bool good = false, alike = true;
     int bad = 0;
     for (int i = 0; i < 2; i++) {
         uint64_t sequence, term, voted_for;
         if (!decode(both + (size_t)i * SLOT_SIZE, &sequence, &term, &voted_for)) {
             bad++;
         } else if (!good || (SEEDED_BUG(TERM_FORGOTTEN) ? sequence < file->sequence : sequence > file->sequence)) {
+            alike = !good;
             good = true;
             file->sequence = sequence;
             file->term = term;
             file->voted_for = voted_for;
+        } else {
+            alike = sequence == file->sequence;
         }
     }
     if (!good) {
@@ -174,6 +190,12 @@ int vote_file_open(struct vote_file *file, struct env *env, const char *path, st
         /* A record lies within one sector, so no interrupted write leaves half of it. */
         LOG_ERROR("vote file %s has a damaged slot: it may have held a newer vote, so this member does not vote before a leader has caught it up", path);
         file->doubtful = true;
+    } else if (!alike) {
+        rv = write_slots(file, file->sequence, file->term, file->voted_for);
+        if (rv != 0) {
+            env_close(env, file->file);
+            return error_set(error, ERROR_IO, "write vote file %s: %s", path, strerror(-rv));
+        }
     }
     /* A process that died between its write and its sync left a vote in the page cache. What is read here counts as given from now on, and asked
      * again the member repeats it without another save: so it must be on the disk. */
@@ -188,12 +210,8 @@ int vote_file_open(struct vote_file *file, struct env *env, const char *path, st
 
 int vote_file_save(struct vote_file *file, uint64_t term, uint64_t voted_for, struct error *error)
 {
-    uint8_t record[RECORD_SIZE];
     assert(term >= file->term);
-    encode(record, file->sequence + 1, term, voted_for);
-    /* Sequence 1 is in the first slot. */
-    uint64_t offset = file->sequence % 2 * SLOT_SIZE;
-    int rv = env_write(file->env, file->file, record, sizeof record, offset);
+    int rv = write_slots(file, file->sequence + 1, term, voted_for);
     if (rv == 0 && !SEEDED_BUG(VOTE_NOT_SYNCED))
         rv = env_sync(file->env, file->file);
     if (rv != 0)

@@ -966,6 +966,7 @@ static void settle_node(struct sim_env *sim, struct sim_node *node, uint64_t kee
         uint8_t *current = node->current + page * SIM_PAGE;
         uint8_t *durable = node->durable + page * SIM_PAGE;
         if (sim_env_chance(sim, 8) == 0) {
+            sim->torn_pages++;
             for (uint64_t at = 0; at < SIM_PAGE; at += SIM_SECTOR) {
                 if (sim_env_chance(sim, 2) == 0)
                     memcpy(current + at, durable + at, SIM_SECTOR);
@@ -1006,6 +1007,7 @@ void sim_env_power_cut(struct sim_env *sim)
         }
     }
     for (size_t i = sim->journal_count; i-- > 0;) {
+        sim->lost_names += undo[i];
         if (undo[i])
             undo_change(sim, &sim->journal[i]);
     }
@@ -1074,6 +1076,96 @@ void sim_env_corrupt(struct sim_env *sim, const char *path, uint64_t offset, uin
     name->node->current[offset] ^= bits;
     name->node->durable[offset] ^= bits;
     bit_set(name->node->present, offset / SIM_PAGE);
+}
+
+bool sim_env_at_rest(const struct sim_env *sim, const char *path, uint64_t offset, uint64_t size)
+{
+    struct sim_name *name = find_name(sim, path);
+    if (name == NULL || name->node == NULL || size == 0 || offset + size > name->node->size || offset + size > name->node->durable_size)
+        return false;
+    for (uint64_t page = offset / SIM_PAGE; page < pages_of(offset + size); page++) {
+        if (bit_get(name->node->dirty, page) || differs(name->node, page))
+            return false;
+    }
+    return true;
+}
+
+void sim_env_put(struct sim_env *sim, const char *path, uint64_t offset, const void *bytes, uint64_t size)
+{
+    struct sim_name *name = find_name(sim, path);
+    assert(name != NULL && name->node != NULL && offset + size <= name->node->size);
+    memcpy(name->node->current + offset, bytes, size);
+    memcpy(name->node->durable + offset, bytes, size);
+    for (uint64_t page = offset / SIM_PAGE; page < pages_of(offset + size); page++)
+        bit_set(name->node->present, page);
+}
+
+const char *sim_env_file(const struct sim_env *sim, const char *prefix, uint64_t n)
+{
+    size_t size = strlen(prefix);
+    for (const struct sim_name *name = sim->names; name != NULL; name = name->hh.next) {
+        if (name->node != NULL && strncmp(name->path, prefix, size) == 0 && n-- == 0)
+            return name->path;
+    }
+    return NULL;
+}
+
+struct sim_copy {
+    size_t count;
+    struct sim_copied {
+        char *path;
+        uint8_t *bytes; /* NULL: a directory */
+        uint64_t size;
+    } items[];
+};
+
+struct sim_copy *sim_env_copy(struct sim_env *sim)
+{
+    struct sim_copy *copy = check_memory(calloc(1, sizeof *copy + HASH_COUNT(sim->names) * sizeof copy->items[0]));
+    for (struct sim_name *name = sim->names; name != NULL; name = name->hh.next) {
+        struct sim_copied *item = &copy->items[copy->count++];
+        item->path = check_memory(strdup(name->path));
+        if (name->node == NULL)
+            continue;
+        item->size = name->node->size;
+        item->bytes = check_memory(malloc(item->size + 1));
+        if (item->size > 0)
+            memcpy(item->bytes, name->node->current, item->size);
+    }
+    return copy;
+}
+
+void sim_env_copy_free(struct sim_copy *copy)
+{
+    for (size_t i = 0; copy != NULL && i < copy->count; i++) {
+        free(copy->items[i].path);
+        free(copy->items[i].bytes);
+    }
+    free(copy);
+}
+
+void sim_env_put_back(struct sim_env *sim, const struct sim_copy *copy)
+{
+    struct sim_name *name, *next;
+    assert(sim->open_files == 0 && sim->open_maps == 0);
+    for (size_t i = 0; i < sim->journal_count; i++)
+        forget_change(sim, &sim->journal[i]);
+    sim->journal_count = 0;
+    HASH_ITER(hh, sim->names, name, next)
+    {
+        delete_name(sim, name);
+    }
+    for (size_t i = 0; i < copy->count; i++) {
+        const struct sim_copied *item = &copy->items[i];
+        struct sim_node *node = item->bytes == NULL ? NULL : node_new(sim);
+        add_name(sim, item->path, node);
+        if (node == NULL)
+            continue;
+        put_bytes(sim, node, item->bytes, item->size, 0);
+        node->size = item->size;
+        ensure_capacity(node, item->size + 1);
+        make_durable(node);
+    }
 }
 
 void sim_env_remove(struct sim_env *sim, const char *path)

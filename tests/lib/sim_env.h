@@ -49,6 +49,7 @@ struct sim_fault {
 struct sim_node; /* a file's content */
 struct sim_name;
 struct sim_journal;
+struct sim_copy;
 
 struct sim_env {
     struct env env; /* hand out &sim->env */
@@ -67,6 +68,7 @@ struct sim_env {
     uint64_t counts[SIM_CALLS]; /* calls made while alive, by bit number */
     uint32_t open_files;
     uint32_t open_maps;
+    uint64_t torn_pages, lost_names; /* by power cuts */
 
     /* ---- private ---- */
     uint64_t chance; /* faults */
@@ -108,6 +110,16 @@ uint8_t *sim_env_bytes(struct sim_env *sim, const char *path, uint64_t *size);
 const uint8_t *sim_env_durable_bytes(const struct sim_env *sim, const char *path, uint64_t *size);
 /* Flips bits in cache and on the medium alike. */
 void sim_env_corrupt(struct sim_env *sim, const char *path, uint64_t offset, uint8_t bits);
+/* Are these bytes at rest: on the medium as the process sees them, with nothing written to their pages since? */
+bool sim_env_at_rest(const struct sim_env *sim, const char *path, uint64_t offset, uint64_t size);
+/* The medium holds other bytes from now on, and so does the cache, as when the page had left it. They must be within the file. */
+void sim_env_put(struct sim_env *sim, const char *path, uint64_t offset, const void *bytes, uint64_t size);
+/* The n-th file whose path begins so, in the order in which they came to be; NULL: there are fewer. */
+const char *sim_env_file(const struct sim_env *sim, const char *prefix, uint64_t n);
+/* All that is on the disk of a machine without a process, to be put back later: a copy is free()d with sim_env_copy_free(). */
+struct sim_copy *sim_env_copy(struct sim_env *sim);
+void sim_env_put_back(struct sim_env *sim, const struct sim_copy *copy);
+void sim_env_copy_free(struct sim_copy *copy);
 /* Removes a file for good. */
 void sim_env_remove(struct sim_env *sim, const char *path);
 /* Pages that were stored to through a writable mapping without blocks: on a full disk each would have been a SIGBUS. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tests/sim/checker.h"
+#include "tests/sim/disk_fault.h"
 
 const char *const chaos_names[CHAOS_KINDS] = {
     [CHAOS_KILL] = "kill",
@@ -32,6 +33,10 @@ const char *const chaos_names[CHAOS_KINDS] = {
     [CHAOS_WIPE] = "wiped directory",
     [CHAOS_TRANSFER] = "transfer",
     [CHAOS_SNAPSHOT] = "snapshot and store sync",
+    [CHAOS_FLIP] = "bit flips at rest",
+    [CHAOS_STALE] = "stale block",
+    [CHAOS_MISDIRECTED] = "misdirected write",
+    [CHAOS_OLD_COPY] = "old copy of the disk",
 };
 
 static bool enabled[CHAOS_KINDS];
@@ -172,11 +177,51 @@ static bool may_wipe(const struct machine *machine)
         return false;
     /* A person does that only while the others are well, all of them: two wipes in a row would be one too many. */
     for (int i = 1; i <= world.nodes; i++) {
-        const struct machine *other = world.machines[i];
-        if (other != machine && (!machine_runs(other) || other->forgetful || other->outcast || other->paused))
+        struct machine *other = world.machines[i];
+        if (other != machine && (!machine_runs(other) || other->forgetful || other->outcast || other->paused || disk_fault_left(other)))
             return false;
     }
     return true;
+}
+
+/* Nothing on a disk that was put back tells that it is old, so the member votes and acknowledges at once. A person does that only while the others are well
+ * and have, without it, all that it ever acknowledged; and no election of a term in which it may have voted is under way. */
+static bool may_put_back(struct machine *machine)
+{
+    uint64_t last = checker_committed();
+    if (!may_wipe(machine) || machine->outcast || machine->log_last > last)
+        return false;
+    for (int i = 1; i <= world.nodes; i++) {
+        struct machine *other = world.machines[i];
+        const struct raft *raft = &other->replica.driver.raft;
+        if (other != machine && (other->doubtful || other->replica.votes.term < machine->granted_term || raft_state((struct raft *)(uintptr_t)raft) == RAFT_CANDIDATE))
+            return false;
+    }
+    for (uint64_t index = 1; index <= last; index++) {
+        int have = 0;
+        for (int i = 1; i <= world.nodes; i++)
+            have += world.machines[i] != machine && checker_has_whole(world.machines[i], index);
+        if (have < world.majority)
+            return false;
+    }
+    return true;
+}
+
+/* False: a copy was only made, or nothing could be done. */
+static bool old_copy(struct machine *machine)
+{
+    bool back = machine->old_copy != NULL && chance_of(700);
+    if (machine->up && machine->stopping)
+        return false;
+    if (back ? !may_put_back(machine) : machine->forgetful || machine->outcast || !machine->ran)
+        return false;
+    machine_kill(machine);
+    if (back)
+        machine_put_copy_back(machine);
+    else
+        machine_keep_copy(machine);
+    restart_later(machine);
+    return back;
 }
 
 /* False: it came to nothing. */
@@ -317,6 +362,18 @@ static bool one_fault(enum chaos_kind kind, uint8_t *node)
             machine->replica.snapshot_position = machine->replica.applied_end + 1;
         if (chance_of(600))
             machine->replica.store_sync_due_us = 0;
+        break;
+    case CHAOS_FLIP:
+        if (world.nodes == 1 || !disk_fault_flip(machine))
+            return false;
+        break;
+    case CHAOS_STALE:
+    case CHAOS_MISDIRECTED: /* counted when it comes to something */
+        *node = (uint8_t)machine->id;
+        return world.nodes > 1 && (kind == CHAOS_STALE ? disk_fault_stale(machine) : disk_fault_misdirect(machine));
+    case CHAOS_OLD_COPY:
+        if (!old_copy(machine))
+            return false;
         break;
     default:
         return false;

@@ -59,6 +59,15 @@ void checker_forgets(struct machine *machine, bool wiped);
 /* Class A: has a majority lost what it had acknowledged, at this moment or since then? */
 bool checker_loss_excused(uint64_t acknowledged_at);
 
+/* Its disk is now what it was some time ago; nothing of what it acknowledged since then is missing to the others. */
+void checker_put_back(struct machine *machine);
+
+/* Is the committed entry (Raft index) whole on this medium? */
+bool checker_has_whole(struct machine *machine, uint64_t index);
+/* Committed entries that these bytes of the log belong to, what fills the room behind them counted. False: none, or something else too. */
+bool checker_entries_at(uint64_t position, uint64_t size, uint64_t *first, uint64_t *last);
+uint64_t checker_end_position(uint64_t index); /* behind the committed entry, 0 for index 0 */
+
 uint64_t checker_delayed_waiting(void);
 uint64_t checker_committed(void); /* Raft index of the newest committed entry */
 /* All are alike, down to the bytes; everything acknowledged is where it was said to be. */

@@ -19,6 +19,7 @@
 #include "store/index_service.h"
 #include "tests/sim/checker.h"
 #include "tests/sim/commit_log.h"
+#include "tests/sim/disk_fault.h"
 #include "tests/sim/workload.h"
 
 #define ROOT "/d"
@@ -93,8 +94,10 @@ static void job_run(struct machine *machine, enum machine_job_kind kind)
         ledger_sync_run(&machine->replica.sync);
     else if (kind == JOB_RESERVE)
         ledger_reservation_run(&machine->replica.reservation);
-    else
+    else if (kind == JOB_SAVE)
         replica_save_run(&machine->replica.save);
+    else
+        replica_scrub_run(&machine->replica.scrub);
     machine->jobs[kind].ran = true;
 }
 
@@ -155,9 +158,25 @@ static void io_save(void *context, struct replica_save *save)
     job_start(context, JOB_SAVE);
 }
 
+static void io_scrub(void *context, struct replica_scrub *scrub)
+{
+    (void)scrub;
+    job_start(context, JOB_SCRUB);
+}
+
 static void io_hello_changed(void *context)
 {
     ((struct machine *)context)->greet_wanted = true;
+}
+
+static void saved(struct machine *machine)
+{
+    const struct replica_save *save = &machine->replica.save;
+    if (save->result == 0 && !machine->disk.dead) {
+        machine->saves++;
+        machine->vouched = (uint64_t)(save->checkpoint.committed_index + 1);
+    }
+    replica_saved(&machine->replica);
 }
 
 static void job_back(struct machine *machine, enum machine_job_kind kind)
@@ -170,8 +189,10 @@ static void job_back(struct machine *machine, enum machine_job_kind kind)
         replica_synced(&machine->replica);
     else if (kind == JOB_RESERVE)
         replica_reserved(&machine->replica);
+    else if (kind == JOB_SAVE)
+        saved(machine);
     else
-        replica_saved(&machine->replica);
+        replica_scrubbed(&machine->replica);
 }
 
 /* ---- the callbacks ---- */
@@ -247,7 +268,10 @@ void machine_init(struct machine *machine, int id)
 
 void machine_close(struct machine *machine)
 {
+    world.stats->torn_pages += machine->disk.torn_pages;
+    world.stats->lost_names += machine->disk.lost_names;
     sim_env_close(&machine->disk);
+    sim_env_copy_free(machine->old_copy);
     free(machine->log);
     free(machine->ghost);
 }
@@ -386,10 +410,12 @@ void machine_start(struct machine *machine)
         .election_timeout_ms = 300,
         .heartbeat_ms = 50,
         .max_wait_ms = 2500,
+        .scrub_bytes_per_second = world.scrub_rate,
+        .scrub_interval_s = 3,
     };
     struct dledger_callbacks callbacks = {machine,    cb_metadata,     cb_message, cb_applied, cb_snapshot,
                                           cb_restore, cb_role_changed, NULL,       NULL,       cb_failed};
-    struct replica_io io = {machine, io_send, io_cut, io_sync, io_reserve, io_save, io_hello_changed, NULL};
+    struct replica_io io = {machine, io_send, io_cut, io_sync, io_reserve, io_save, io_hello_changed, io_scrub};
     struct message_store_config config;
     struct error error = {0};
     struct sim_fault fault = machine->disk.fault; /* chaos may want the start itself to fail */
@@ -441,6 +467,7 @@ void machine_start(struct machine *machine)
           (unsigned long long)machine->replica.checkpoint.synced_dispatched_position, machine->replica.same_boot, index->count,
           index->count == 0 ? 0 : (long long)index->files[0]->begin_physical_offset,
           index->count == 0 ? 0 : (long long)index->files[index->count - 1]->end_physical_offset, (unsigned long long)machine->replica.applied);
+    machine->vouched = (uint64_t)(machine->replica.checkpoint.committed_index + 1);
     network_begin(machine);
     machine_after(machine);
 }
@@ -507,11 +534,34 @@ void machine_wipe(struct machine *machine)
     assert(!machine->up);
     TRACE(1, machine->id, "is wiped");
     checker_forgets(machine, true);
+    disk_fault_forget(machine);
     sim_env_close(&machine->disk);
     sim_env_init(&machine->disk, chance(UINT64_MAX), NULL);
     machine->disk.clock = &machine->disk.own_clock;
     machine->disk.boot_id = boot;
     machine->disk.writeback_per_mille = writeback;
+}
+
+void machine_keep_copy(struct machine *machine)
+{
+    sim_env_copy_free(machine->old_copy);
+    machine->old_copy = sim_env_copy(&machine->disk);
+    machine->old_vouched = machine->vouched;
+}
+
+void machine_put_copy_back(struct machine *machine)
+{
+    uint64_t room = machine->disk.disk_bytes;
+    assert(!machine->up && machine->old_copy != NULL);
+    TRACE(1, machine->id, "gets an old copy of its disk");
+    checker_put_back(machine);
+    disk_fault_forget(machine);
+    machine->vouched = machine->old_vouched;
+    machine->disk.disk_bytes = 0;
+    sim_env_put_back(&machine->disk, machine->old_copy);
+    machine->disk.disk_bytes = room;
+    sim_env_copy_free(machine->old_copy);
+    machine->old_copy = NULL;
 }
 
 /* ---- pauses ---- */
@@ -565,7 +615,7 @@ static void on_stop_step(const struct world_event *event)
         }
         machine->transferred = true;
     }
-    if (machine->jobs[JOB_SYNC].out || machine->jobs[JOB_RESERVE].out || machine->jobs[JOB_SAVE].out) {
+    if (machine->jobs[JOB_SYNC].out || machine->jobs[JOB_RESERVE].out || machine->jobs[JOB_SAVE].out || machine->jobs[JOB_SCRUB].out) {
         machine_after(machine);
         return;
     }
@@ -657,7 +707,7 @@ void machine_after(struct machine *machine)
     machine_wake(machine, world.now + chance(20));
 }
 
-enum work { WORK_MESSAGES, WORK_TICK, WORK_TIMERS, WORK_CALLS, WORK_SYNCED, WORK_RESERVED, WORK_SAVED, WORKS };
+enum work { WORK_MESSAGES, WORK_TICK, WORK_TIMERS, WORK_CALLS, WORK_SYNCED, WORK_RESERVED, WORK_SAVED, WORK_SCRUBBED, WORKS };
 
 static bool do_one(struct machine *machine, enum work work)
 {
@@ -679,7 +729,8 @@ static bool do_one(struct machine *machine, enum work work)
         return true;
     case WORK_SYNCED:
     case WORK_RESERVED:
-    case WORK_SAVED: {
+    case WORK_SAVED:
+    case WORK_SCRUBBED: {
         enum machine_job_kind kind = (enum machine_job_kind)(work - WORK_SYNCED);
         if (!machine->jobs[kind].back)
             return false;

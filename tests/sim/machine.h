@@ -15,7 +15,7 @@
 #include "tests/sim/network.h"
 #include "tests/sim/world.h"
 
-enum machine_job_kind { JOB_SYNC, JOB_RESERVE, JOB_SAVE, JOBS };
+enum machine_job_kind { JOB_SYNC, JOB_RESERVE, JOB_SAVE, JOB_SCRUB, JOBS };
 struct machine_job {
     bool out;
     bool ran;
@@ -25,6 +25,11 @@ struct machine_job {
 struct log_seen { /* what the checker has seen in a log, by Raft index */
     uint64_t term;
     uint32_t chain;
+};
+
+#define MACHINE_DAMAGED_MAX 16
+struct machine_damage { /* entries, Raft indexes */
+    uint64_t first, last;
 };
 
 struct machine {
@@ -60,6 +65,16 @@ struct machine {
     uint64_t client_calls; /* waiting to be taken by the loop */
     struct machine_job jobs[JOBS];
 
+    /* ---- disk_fault.h ---- */
+    struct machine_damage damaged[MACHINE_DAMAGED_MAX]; /* entries that were hit, some of them mended since */
+    uint32_t damaged_count;
+    bool notes_damaged;       /* vote, checkpoint, or what is made again anyway */
+    uint64_t notes_damaged_at; /* in saves */
+    uint64_t saves;           /* checkpoints that are durable */
+    uint64_t vouched;         /* entries up to here are committed: a durable checkpoint says so */
+    struct sim_copy *old_copy;
+    uint64_t old_vouched;
+
     struct network_link links[WORLD_NODES_MAX + 1];
 
     /* ---- checker ---- */
@@ -80,6 +95,8 @@ struct machine {
     bool keys_may_lack;       /* its disk failed once: the key index leaves out what it cannot write */
     bool io_error_wanted;     /* its disk was told to fail: it may stop for good */
     uint64_t failed_at;
+    uint32_t stored_life; /* term and vote that were found on the medium in this life */
+    uint64_t stored_term, stored_vote;
     uint64_t granted_term;
     int granted_to;
 };
@@ -105,6 +122,9 @@ void machine_hurry(struct machine *machine);
 void machine_resume(struct machine *machine);
 /* The directory is emptied by a person. */
 void machine_wipe(struct machine *machine);
+/* A person keeps a copy of the disk of a machine that is down / puts it back. */
+void machine_keep_copy(struct machine *machine);
+void machine_put_copy_back(struct machine *machine);
 
 /* Sets the machine's clock: before anything of the member is called. */
 void machine_clock(struct machine *machine);

@@ -12,6 +12,7 @@
 #include "tests/sim/bugs.h"
 #include "tests/sim/chaos.h"
 #include "tests/sim/checker.h"
+#include "tests/sim/disk_fault.h"
 #include "tests/sim/machine.h"
 #include "tests/sim/workload.h"
 
@@ -215,6 +216,7 @@ static void draw_style(void)
         world.segment_size = 64 << 10;
         world.body_max = 20000;
     }
+    world.scrub_rate = chance_of(500) ? 64 << 10 : 1 << 20;
 }
 
 static void start_all(void)
@@ -237,8 +239,8 @@ static bool progressed(void)
 static bool all_remember(void)
 {
     for (int i = 1; i <= world.nodes; i++) {
-        const struct machine *machine = world.machines[i];
-        if (!machine->ran || machine->forgetful || machine->doubtful || machine->outcast)
+        struct machine *machine = world.machines[i];
+        if (!machine->ran || machine->forgetful || machine->doubtful || machine->outcast || disk_fault_left(machine))
             return false;
     }
     return true;
@@ -276,7 +278,7 @@ static void bare_majority(void)
 
     for (int i = 1; i <= world.nodes; i++) {
         struct machine *machine = world.machines[i];
-        if (machine->ran && !machine->forgetful && !machine->doubtful && !machine->outcast)
+        if (machine->ran && !machine->forgetful && !machine->doubtful && !machine->outcast && !disk_fault_left(machine))
             chosen[count++] = i;
     }
     if (count < world.majority) {
@@ -373,6 +375,7 @@ void world_run(uint64_t seed, const struct world_options *options, struct world_
           (unsigned long long)world.sync_us, (unsigned long long)world.send_gap_us);
 
     checker_init();
+    disk_fault_init();
     workload_init();
     for (int i = 1; i <= world.nodes; i++) {
         world.machines[i] = calloc(1, sizeof *world.machines[i]);

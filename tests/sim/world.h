@@ -40,6 +40,10 @@ enum chaos_kind {
     CHAOS_WIPE,
     CHAOS_TRANSFER,
     CHAOS_SNAPSHOT,
+    CHAOS_FLIP,
+    CHAOS_STALE,
+    CHAOS_MISDIRECTED,
+    CHAOS_OLD_COPY,
     CHAOS_KINDS
 };
 extern const char *const chaos_names[CHAOS_KINDS];
@@ -54,7 +58,7 @@ struct world_stats {
     uint64_t caught_up; /* members that had forgotten something and vote again */
     uint64_t losses;    /* class A: moments in which a majority had lost power */
     uint64_t excused;   /* acknowledged messages lost thereby */
-    uint64_t power_cuts, torn, full_disk_refusals, failed_members, commit_backwards, refused_runs, runs_without_bare_majority;
+    uint64_t power_cuts, torn_pages, lost_names, late_messages, repaired_entries, full_disk_refusals, failed_members, commit_backwards, refused_runs, runs_without_bare_majority;
     uint64_t runs_that_wait_for_a_person;
     uint64_t chaos[CHAOS_KINDS];
 };
@@ -112,6 +116,7 @@ struct world {
     unsigned turn_per_mille;  /* chance that a loop turn ends after one thing was handled */
     uint64_t sync_us;         /* of a sync, at most, when nothing is wrong */
     uint64_t unsent_max;      /* bytes on a connection before entries are dropped */
+    uint64_t scrub_rate;      /* bytes per second that are read through */
     uint64_t send_gap_us;     /* between client calls, on average */
     uint32_t body_max;
     bool gives_up_halves;     /* that nobody decides, after a second */

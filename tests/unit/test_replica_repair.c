@@ -105,6 +105,44 @@ START_TEST(test_disjoint_on_all)
 }
 END_TEST
 
+/* The power fails before anything could be fetched: the next start knows as well as the one before that this was no interrupted write. */
+START_TEST(test_power_cut_before_repair)
+{
+    fill_and_kill(true, false);
+    struct group_node *node = &group.nodes[2];
+    uint64_t size = log_size(node);
+    sim_env_corrupt(&node->sim, segment_of(node), _i == 4 ? size - 1 : size * (uint64_t)(1 + _i) / 5, 4);
+    sim_env_corrupt(&node->sim, segment_of(node), size / 9, 4);
+    for (int starts = 0; starts < 3; starts++) {
+        group_up(node);
+        ck_assert_int_eq(node->replica.phase, REPLICA_MUTE);
+        if (_i < 4)
+            ck_assert_int_ge(node->replica.ledger.last_index, MESSAGES);
+        group_steps(20 + 1500 * (starts % 2));
+        group_power_cut(node);
+    }
+    group_all_up();
+    ck_assert_int_eq(node->replica.phase, REPLICA_MUTE);
+    expect_whole();
+}
+END_TEST
+
+/* Entries that were whole at the start, and wait for those before them to be repaired, are damaged meanwhile: they are not applied as they are. */
+START_TEST(test_damage_while_waiting)
+{
+    fill_and_kill(true, false);
+    struct group_node *node = &group.nodes[2];
+    uint64_t size = log_size(node);
+    sim_env_corrupt(&node->sim, segment_of(node), size / 9, 4);
+    group_up(node);
+    ck_assert_int_eq(node->replica.phase, REPLICA_MUTE);
+    sim_env_corrupt(&node->sim, segment_of(node), size * (uint64_t)(5 + _i) / 12, 0x40);
+    group_up(&group.nodes[1]);
+    group_up(&group.nodes[3]);
+    expect_whole();
+}
+END_TEST
+
 /* A segment is gone, or cut short, on one member; its checkpoint is newer than its data, and it never begins anew over its old state (V8). */
 START_TEST(test_missing_segment)
 {
@@ -261,6 +299,8 @@ int main(void)
     tcase_add_checked_fixture(tcase, group_set_up, group_tear_down);
     tcase_add_loop_test(tcase, test_a_flip, 0, 60);
     tcase_add_loop_test(tcase, test_disjoint_on_all, 0, 12);
+    tcase_add_loop_test(tcase, test_power_cut_before_repair, 0, 5);
+    tcase_add_loop_test(tcase, test_damage_while_waiting, 0, 6);
     tcase_add_loop_test(tcase, test_missing_segment, 0, 3);
     tcase_add_test(tcase, test_waits_for_who_has_it);
     tcase_add_test(tcase, test_damaged_on_all);

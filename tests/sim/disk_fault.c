@@ -1,0 +1,247 @@
+#include "tests/sim/disk_fault.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/sim/checker.h"
+
+#define BLOCK SIM_PAGE
+#define GROUP_DIR "/d/dledger-"
+#define VOTE_SLOT 4096u
+#define SAVES_OF_ALL_SLOTS 2u /* a checkpoint has two slots, written in turn */
+
+struct block {
+    char path[96];
+    uint64_t offset;
+    uint64_t size;
+};
+
+/* What was in a block, and, for a write that goes elsewhere, where to. */
+struct remembered {
+    bool used;
+    bool misdirected;
+    struct block block;
+    uint8_t bytes[BLOCK];
+};
+static struct remembered remembered[64];
+
+/* ---- what was damaged ---- */
+
+void disk_fault_init(void)
+{
+    memset(remembered, 0, sizeof remembered);
+}
+
+void disk_fault_forget(struct machine *machine)
+{
+    machine->damaged_count = 0;
+    machine->notes_damaged = false;
+    machine->vouched = 0;
+}
+
+static void forget_mended(struct machine *machine)
+{
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < machine->damaged_count; i++) {
+        struct machine_damage *damage = &machine->damaged[i];
+        while (damage->first <= damage->last && checker_has_whole(machine, damage->first))
+            damage->first++;
+        if (damage->first <= damage->last)
+            machine->damaged[left++] = *damage;
+    }
+    machine->damaged_count = left;
+}
+
+bool disk_fault_at(struct machine *machine, uint64_t index)
+{
+    for (uint32_t i = 0; i < machine->damaged_count; i++) {
+        if (index >= machine->damaged[i].first && index <= machine->damaged[i].last)
+            return !checker_has_whole(machine, index);
+    }
+    return false;
+}
+
+bool disk_fault_log_left(struct machine *machine)
+{
+    forget_mended(machine);
+    return machine->damaged_count > 0;
+}
+
+static bool votes_whole(struct machine *machine)
+{
+    char path[64];
+    uint64_t size = 0;
+    snprintf(path, sizeof path, GROUP_DIR "%s/vote", machine->name);
+    const uint8_t *bytes = sim_env_durable_bytes(&machine->disk, path, &size);
+    for (uint64_t at = 0; at < 2 * VOTE_SLOT; at += VOTE_SLOT) {
+        if (bytes == NULL || at + 36 > size || load_u32(bytes + at + 32) != crc32c(0, bytes + at, 32))
+            return false;
+    }
+    return true;
+}
+
+bool disk_fault_left(struct machine *machine)
+{
+    if (machine->notes_damaged && machine_runs(machine) && machine->saves >= machine->notes_damaged_at + SAVES_OF_ALL_SLOTS && votes_whole(machine))
+        machine->notes_damaged = false;
+    return machine->notes_damaged || disk_fault_log_left(machine);
+}
+
+/* ---- what may be hit ---- */
+
+static bool is_log(const char *path)
+{
+    return strstr(path, "/data/") != NULL;
+}
+
+static bool may_hit(struct machine *machine, const struct block *block)
+{
+    struct machine_damage damage;
+    if (!sim_env_at_rest(&machine->disk, block->path, block->offset, block->size))
+        return false;
+    if (!is_log(block->path))
+        return true;
+    uint64_t position = strtoull(strrchr(block->path, '/') + 1, NULL, 10) + block->offset;
+    if (!checker_entries_at(position, block->size, &damage.first, &damage.last) || damage.last > machine->vouched ||
+        machine->forgetful || machine->outcast || machine->damaged_count == MACHINE_DAMAGED_MAX)
+        return false;
+    for (uint64_t index = damage.first; index <= damage.last; index++) {
+        int others = 0;
+        for (int i = 1; i <= world.nodes; i++) {
+            struct machine *other = world.machines[i];
+            others += other != machine && !other->forgetful && !other->outcast && checker_has_whole(other, index);
+        }
+        if (others < world.majority)
+            return false;
+    }
+    return true;
+}
+
+/* The bytes change. */
+static void hit(struct machine *machine, const struct block *block, const uint8_t *bytes)
+{
+    if (is_log(block->path)) {
+        struct machine_damage *damage = &machine->damaged[machine->damaged_count++];
+        uint64_t position = strtoull(strrchr(block->path, '/') + 1, NULL, 10) + block->offset;
+        bool any = checker_entries_at(position, block->size, &damage->first, &damage->last);
+        assert(any);
+        TRACE(1, machine->id, "disk: %llu bytes at %llu of %s change, entries %llu to %llu", (unsigned long long)block->size,
+              (unsigned long long)block->offset, block->path, (unsigned long long)damage->first, (unsigned long long)damage->last);
+    } else {
+        machine->notes_damaged = true;
+        machine->notes_damaged_at = machine->saves;
+        TRACE(1, machine->id, "disk: %llu bytes at %llu of %s change", (unsigned long long)block->size, (unsigned long long)block->offset, block->path);
+    }
+    sim_env_put(&machine->disk, block->path, block->offset, bytes, block->size);
+}
+
+/* ---- where ---- */
+
+/* A sector or a page of some file, the log more often than others. tail: also of what is not vouched for yet. */
+static bool draw_block(struct machine *machine, struct block *block, bool tail)
+{
+    static const char *const kinds[] = {"data/", "data/", "data/", "data/", "index/", "vote", "checkpoint", "metadata."};
+    char prefix[64];
+    const char *path;
+    uint64_t files = 0, size = 0;
+
+    snprintf(prefix, sizeof prefix, GROUP_DIR "%s/%s", machine->name, kinds[chance(sizeof kinds / sizeof kinds[0])]);
+    while (sim_env_file(&machine->disk, prefix, files) != NULL)
+        files++;
+    path = files == 0 ? NULL : sim_env_file(&machine->disk, prefix, chance(files));
+    if (path == NULL || strlen(path) >= sizeof block->path || sim_env_bytes(&machine->disk, path, &size) == NULL)
+        return false;
+    snprintf(block->path, sizeof block->path, "%s", path);
+    block->size = chance_of(500) ? BLOCK : SIM_SECTOR;
+    if (size < block->size)
+        return false;
+    if (is_log(path)) { /* what is filled of it */
+        uint64_t start = strtoull(strrchr(path, '/') + 1, NULL, 10), end = checker_end_position(machine->vouched);
+        if (tail && machine->up)
+            end = machine->replica.ledger.end_position;
+        size = end <= start ? 0 : end - start < size ? end - start : size;
+    }
+    block->offset = chance(size / block->size + 1) * block->size;
+    sim_env_bytes(&machine->disk, path, &size);
+    return block->offset + block->size <= size;
+}
+
+bool disk_fault_flip(struct machine *machine)
+{
+    unsigned done = 0, wanted = 1 + (unsigned)chance_skewed(6);
+    for (unsigned tries = 0; tries < 20 && done < wanted; tries++) {
+        struct block block;
+        uint64_t size;
+        if (!draw_block(machine, &block, false))
+            continue;
+        block.offset += chance(block.size);
+        block.size = 1;
+        const uint8_t *bytes = sim_env_bytes(&machine->disk, block.path, &size);
+        if (block.offset >= size || !may_hit(machine, &block))
+            continue;
+        uint8_t flipped = bytes[block.offset] ^ (uint8_t)(1u << chance(8));
+        hit(machine, &block, &flipped);
+        done++;
+    }
+    return done > 0;
+}
+
+/* What was written to the block since then is not there; when it went to another block it is what that one holds now. */
+static void on_block_back(const struct world_event *event)
+{
+    struct machine *machine = world.machines[event->node];
+    struct remembered *old = event->pointer;
+    uint64_t size;
+    const uint8_t *now = sim_env_bytes(&machine->disk, old->block.path, &size);
+
+    if (!world.calm && now != NULL && old->block.offset + old->block.size <= size && memcmp(now + old->block.offset, old->bytes, old->block.size) != 0 &&
+        may_hit(machine, &old->block)) {
+        struct block target;
+        uint8_t written[BLOCK];
+        memcpy(written, now + old->block.offset, old->block.size);
+        bool elsewhere = false;
+        for (int tries = 0; old->misdirected && tries < 20 && !elsewhere; tries++) {
+            elsewhere = draw_block(machine, &target, false);
+            target.size = old->block.size;
+            elsewhere = elsewhere && (strcmp(target.path, old->block.path) != 0 || target.offset != old->block.offset) && may_hit(machine, &target);
+        }
+        if (elsewhere)
+            hit(machine, &target, written);
+        if (machine->damaged_count < MACHINE_DAMAGED_MAX) {
+            hit(machine, &old->block, old->bytes);
+            world.stats->chaos[elsewhere ? CHAOS_MISDIRECTED : CHAOS_STALE]++;
+        }
+    }
+    old->used = false;
+}
+
+static bool remember(struct machine *machine, bool misdirected)
+{
+    struct remembered *old = remembered;
+    uint64_t size;
+    while (old < remembered + sizeof remembered / sizeof remembered[0] && old->used)
+        old++;
+    if (old == remembered + sizeof remembered / sizeof remembered[0] || !draw_block(machine, &old->block, true))
+        return false;
+    /* Most of the log is written once: before that the block held zeros. */
+    if (is_log(old->block.path) && chance_of(600))
+        memset(old->bytes, 0, old->block.size);
+    else
+        memcpy(old->bytes, sim_env_bytes(&machine->disk, old->block.path, &size) + old->block.offset, old->block.size);
+    old->used = true;
+    old->misdirected = misdirected;
+    world_at(world.now + chance_between(20 * MS, 3 * SECOND), on_block_back, machine->id, 0, old, 0);
+    return true;
+}
+
+bool disk_fault_stale(struct machine *machine)
+{
+    return remember(machine, false);
+}
+
+bool disk_fault_misdirect(struct machine *machine)
+{
+    return remember(machine, true);
+}

@@ -1,0 +1,34 @@
+/* A disk that does not keep what was written: bits that flip, old versions of blocks that are back, writes that went elsewhere, on a machine that runs or
+ * lies still. What may be hit is decided here, before the fact, so that the checker excuses nothing afterwards:
+ *
+ *  - Only bytes at rest. What a process has just written is in its memory, and is written again with its page.
+ *  - Of the log, entries that the disk itself says are committed, by a checkpoint that is durable. Behind them an entry that is not whole cannot be told
+ *    from one whose write a power cut interrupted, so it is cut (design: torn tail or damage).
+ *  - An entry only while a majority has it whole and durable besides: more than a minority is never damaged at the same place, and neither a power cut nor
+ *    a wiped directory on top takes the last copy.
+ *  - Nothing of a group of one, which has nobody to ask.
+ *  - Not queues and key index: they are as in RocketMQ, without checksums.
+ */
+#ifndef LEDGERMQ_TESTS_SIM_DISK_FAULT_H
+#define LEDGERMQ_TESTS_SIM_DISK_FAULT_H
+
+#include "tests/sim/machine.h"
+
+void disk_fault_init(void);
+
+/* False: it came to nothing. */
+bool disk_fault_flip(struct machine *machine);
+/* A block is remembered now, and back some time later. */
+bool disk_fault_stale(struct machine *machine);
+/* What is written to a block from now on has gone to another one of the machine. */
+bool disk_fault_misdirect(struct machine *machine);
+
+/* Entries that were damaged and are not whole again, or notes of vote and progress that are not: such a member may be mute, and needs the others. */
+bool disk_fault_left(struct machine *machine);
+bool disk_fault_log_left(struct machine *machine);
+/* Is this entry (Raft index) one that was damaged and is not whole again? */
+bool disk_fault_at(struct machine *machine, uint64_t index);
+/* All that is on the disk is something else now. */
+void disk_fault_forget(struct machine *machine);
+
+#endif
