@@ -55,6 +55,17 @@ bool loop_run_timer(struct loop *loop)
     return true;
 }
 
+bool loop_run_work(struct loop *loop)
+{
+    if (loop->work_count == 0)
+        return false;
+    struct loop_work work = loop->work[0];
+    memmove(loop->work, loop->work + 1, --loop->work_count * sizeof work);
+    work.run(work.request);
+    work.after(work.request, 0);
+    return true;
+}
+
 void loop_run_closing(struct loop *loop)
 {
     for (unsigned i = 0; i < loop->closing_count; i++) {
@@ -65,6 +76,16 @@ void loop_run_closing(struct loop *loop)
 }
 
 /* ---- libuv's names ---- */
+
+int uv_queue_work(uv_loop_t *loop, uv_work_t *request, uv_work_cb run, uv_after_work_cb after)
+{
+    struct loop *ours = loop_of(loop);
+    if (ours->work_count == LOOP_WORK_MAX)
+        return UV_ENOMEM;
+    request->loop = loop;
+    ours->work[ours->work_count++] = (struct loop_work){request, run, after};
+    return 0;
+}
 
 int uv_timer_init(uv_loop_t *loop, uv_timer_t *timer)
 {

@@ -389,6 +389,8 @@ void machine_open_broker(struct broker *broker, struct loop *loop, struct env *e
 static void close_broker(struct machine *machine)
 {
     broker_parts_close(&machine->broker);
+    while (loop_run_work(&machine->loop))
+        ;
     loop_run_closing(&machine->loop);
     broker_parts_free(&machine->broker);
 }
@@ -690,6 +692,8 @@ static uint64_t deadline(const struct machine *machine)
 {
     uint64_t due = replica_deadline_us(&machine->replica);
     uint64_t timer_ms = loop_due_ms(&machine->loop);
+    if (machine->loop.work_count > 0)
+        timer_ms = machine->loop.now_ms;
     if (timer_ms != UINT64_MAX && timer_ms * 1000 < due)
         due = timer_ms * 1000;
     return due == UINT64_MAX ? UINT64_MAX : due + machine->boot_us;
@@ -707,7 +711,7 @@ void machine_after(struct machine *machine)
     machine_wake(machine, world.now + chance(20));
 }
 
-enum work { WORK_MESSAGES, WORK_TICK, WORK_TIMERS, WORK_CALLS, WORK_SYNCED, WORK_RESERVED, WORK_SAVED, WORK_SCRUBBED, WORKS };
+enum work { WORK_MESSAGES, WORK_TICK, WORK_TIMERS, WORK_CALLS, WORK_SYNCED, WORK_RESERVED, WORK_SAVED, WORK_SCRUBBED, WORK_POOL, WORKS };
 
 static bool do_one(struct machine *machine, enum work work)
 {
@@ -737,6 +741,8 @@ static bool do_one(struct machine *machine, enum work work)
         job_back(machine, kind);
         return true;
     }
+    case WORK_POOL:
+        return loop_run_work(&machine->loop);
     default:
         return false;
     }

@@ -267,6 +267,43 @@ START_TEST(test_mapped_stores)
 }
 END_TEST
 
+/* What a disk does to bytes at rest, and a whole disk put back. */
+START_TEST(test_at_rest)
+{
+    struct sim_env sim;
+    uint64_t size;
+    sim_env_init(&sim, 1, NULL);
+    struct env_file *file = must_open(&sim, "/f", ENV_WRITE | ENV_CREATE);
+    struct iovec part = {"hello", 5};
+    ck_assert_int_eq(env_writev(&sim.env, file, &part, 1, 0), 0);
+    ck_assert(!sim_env_at_rest(&sim, "/f", 0, 5));
+    ck_assert_int_eq(env_sync(&sim.env, file), 0);
+    ck_assert(sim_env_at_rest(&sim, "/f", 0, 5));
+    ck_assert(!sim_env_at_rest(&sim, "/f", 1, 5));
+    ck_assert(!sim_env_at_rest(&sim, "/g", 0, 1));
+    env_close(&sim.env, file);
+    ck_assert_int_eq(sim.env.ops->sync_dir(&sim.env, "/"), 0);
+    struct sim_copy *copy = sim_env_copy(&sim);
+    sim_env_put(&sim, "/f", 1, "a", 1);
+    ck_assert(sim_env_at_rest(&sim, "/f", 0, 5));
+    sim_env_power_cut(&sim);
+    ck_assert_mem_eq(sim_env_bytes(&sim, "/f", &size), "hallo", 5);
+    sim_env_restart(&sim);
+    file = must_open(&sim, "/g", ENV_WRITE | ENV_CREATE);
+    env_close(&sim.env, file);
+    ck_assert_str_eq(sim_env_file(&sim, "/", 1), "/g");
+    ck_assert_ptr_null(sim_env_file(&sim, "/", 2));
+    sim_env_put_back(&sim, copy);
+    sim_env_copy_free(copy);
+    ck_assert_mem_eq(sim_env_bytes(&sim, "/f", &size), "hello", 5);
+    ck_assert_uint_eq(size, 5);
+    ck_assert(!sim_env_exists(&sim, "/g"));
+    sim_env_power_cut(&sim);
+    ck_assert_mem_eq(sim_env_bytes(&sim, "/f", &size), "hello", 5);
+    sim_env_close(&sim);
+}
+END_TEST
+
 START_TEST(test_digest_and_clock)
 {
     struct sim_env one, two;
@@ -304,6 +341,7 @@ int main(void)
     tcase_add_test(tcase, test_kill);
     tcase_add_test(tcase, test_faults_and_space);
     tcase_add_test(tcase, test_mapped_stores);
+    tcase_add_test(tcase, test_at_rest);
     tcase_add_test(tcase, test_digest_and_clock);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
