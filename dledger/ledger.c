@@ -469,7 +469,7 @@ void ledger_fill_checkpoint(const struct ledger *ledger, int64_t committed_index
     while (end > 0 && ledger->terms[end - 1].first_index > (uint64_t)committed_index)
         end--;
     size_t begin = end > CHECKPOINT_TERMS_MAX ? end - CHECKPOINT_TERMS_MAX : 0;
-    /* Where a term begins behind damage is not known. Of what is older than the table the entries themselves tell. */
+    /* Where a term begins behind damage is not known: the next start looks at the entries. */
     for (size_t i = begin; i < end; i++) {
         if (ledger->terms[i].first_index > (uint64_t)ledger->begin_index && ledger_hole_of(ledger, ledger->terms[i].first_index - 1) != NULL)
             begin = i + 1;

@@ -31,6 +31,8 @@ void ledger_index_unit_encode(uint8_t unit[LEDGER_INDEX_UNIT], const struct ledg
 
 /* Adds a term that begins at index unless it is the last one already. 0 or ERROR_NO_MEMORY. */
 int ledger_terms_add(struct ledger *ledger, uint64_t term, uint64_t index);
+/* Completes a table that begins later than the log, from the entries. 0 or ERROR_NO_MEMORY. */
+int ledger_find_terms(struct ledger *ledger);
 /* Notes that first..last are damaged. */
 void ledger_add_hole(struct ledger *ledger, uint64_t first, uint64_t last, uint64_t position, uint64_t end);
 /* Forgets holes from first_removed on. */

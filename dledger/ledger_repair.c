@@ -239,6 +239,61 @@ uint32_t ledger_checked_run(const struct ledger *ledger, uint64_t first_index, u
     return good;
 }
 
+/* ---- terms that a checkpoint could not tell ---- */
+
+static bool sound_term_at(const struct ledger *ledger, uint64_t index, uint64_t *term)
+{
+    struct ledger_entry entry;
+    const uint8_t *run;
+    size_t size;
+    if (ledger_checked_run(ledger, index, 1, LEDGER_ENTRY_SIZE_MAX, &run, &size) == 0 || ledger_entry_decode(&entry, run) != 0)
+        return false;
+    *term = entry.term;
+    return true;
+}
+
+/* Adds the terms that begin behind low and up to high: of both the terms are known. */
+static int add_terms_between(struct ledger *ledger, uint64_t low, uint64_t low_term, uint64_t high, uint64_t high_term)
+{
+    uint64_t middle = low + (high - low) / 2, up = middle, term = 0;
+    if (low_term >= high_term)
+        return 0;
+    while (up > low && up < high && !sound_term_at(ledger, up, &term))
+        up++;
+    if (up == high) {
+        for (up = middle - 1; up > low && !sound_term_at(ledger, up, &term);)
+            up--;
+    }
+    if (up <= low || up >= high)
+        return ledger_terms_add(ledger, high_term, high);
+    int rv = add_terms_between(ledger, low, low_term, up, term);
+    return rv == 0 ? add_terms_between(ledger, up, term, high, high_term) : rv;
+}
+
+int ledger_find_terms(struct ledger *ledger)
+{
+    struct ledger_term *known = ledger->terms;
+    size_t count = ledger->term_count;
+    uint64_t first = (uint64_t)ledger->begin_index, term;
+    int rv = 0;
+
+    if (count == 0 || known[0].first_index <= first)
+        return 0;
+    ledger->terms = NULL;
+    ledger->term_count = ledger->term_capacity = 0;
+    while (first < known[0].first_index && !sound_term_at(ledger, first, &term))
+        first++;
+    if (first < known[0].first_index) {
+        rv = ledger_terms_add(ledger, term, first);
+        if (rv == 0)
+            rv = add_terms_between(ledger, first, term, known[0].first_index, known[0].term);
+    }
+    for (size_t i = 0; i < count && rv == 0; i++)
+        rv = ledger_terms_add(ledger, known[i].term, known[i].first_index);
+    free(known);
+    return rv;
+}
+
 /* ---- writing ---- */
 
 /* The entries of a hole may be of terms that the table does not have: it was made from headers. */

@@ -549,6 +549,8 @@ void machine_keep_copy(struct machine *machine)
     sim_env_copy_free(machine->old_copy);
     machine->old_copy = sim_env_copy(&machine->disk);
     machine->old_vouched = machine->vouched;
+    memcpy(machine->old_damaged, machine->damaged, sizeof machine->damaged);
+    machine->old_damaged_count = machine->damaged_count;
 }
 
 void machine_put_copy_back(struct machine *machine)
@@ -559,6 +561,10 @@ void machine_put_copy_back(struct machine *machine)
     checker_put_back(machine);
     disk_fault_forget(machine);
     machine->vouched = machine->old_vouched;
+    memcpy(machine->damaged, machine->old_damaged, sizeof machine->damaged);
+    machine->damaged_count = machine->old_damaged_count;
+    machine->notes_damaged = true;
+    machine->notes_damaged_at = machine->saves;
     machine->disk.disk_bytes = 0;
     sim_env_put_back(&machine->disk, machine->old_copy);
     machine->disk.disk_bytes = room;

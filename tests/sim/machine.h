@@ -73,6 +73,8 @@ struct machine {
     uint64_t saves;           /* checkpoints that are durable */
     uint64_t vouched;         /* entries up to here are committed: a durable checkpoint says so */
     struct sim_copy *old_copy;
+    struct machine_damage old_damaged[MACHINE_DAMAGED_MAX];
+    uint32_t old_damaged_count;
     uint64_t old_vouched;
 
     struct network_link links[WORLD_NODES_MAX + 1];
