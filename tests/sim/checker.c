@@ -291,6 +291,7 @@ static void follow_log(struct machine *machine)
     const struct ledger *ledger = &machine->replica.ledger;
     uint64_t last = (uint64_t)(ledger->last_index + 1);
     uint64_t same = machine->log_last < last ? machine->log_last : last;
+    machine->log_begin = (uint64_t)ledger->begin_index;
 
     if (last == machine->log_last && (last == 0 || machine->log[last].chain == ledger->last_chain))
         return;
@@ -789,6 +790,8 @@ static void compare_logs(struct machine *machine)
     /* Nobody reads what fills the room behind the last entry of a segment, so what a disk does to it stays. */
     for (uint64_t i = 1; spoilt && i <= committed_last; i++) {
         uint64_t size = 0;
+        if (committed[i].position < begin)
+            continue;
         const uint8_t *bytes = segment_bytes(machine, committed[i].position, false, &size);
         const uint8_t *others = segment_bytes(first, committed[i].position, false, &size);
         uint64_t offset = committed[i].position % world.segment_size;

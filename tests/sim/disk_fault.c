@@ -46,7 +46,7 @@ static void forget_mended(struct machine *machine)
     uint32_t left = 0;
     for (uint32_t i = 0; i < machine->damaged_count; i++) {
         struct machine_damage *damage = &machine->damaged[i];
-        while (damage->first <= damage->last && checker_has_whole(machine, damage->first))
+        while (damage->first <= damage->last && (damage->first <= machine->log_begin || checker_has_whole(machine, damage->first)))
             damage->first++;
         if (damage->first <= damage->last)
             machine->damaged[left++] = *damage;
@@ -58,7 +58,7 @@ bool disk_fault_at(struct machine *machine, uint64_t index)
 {
     for (uint32_t i = 0; i < machine->damaged_count; i++) {
         if (index >= machine->damaged[i].first && index <= machine->damaged[i].last)
-            return !checker_has_whole(machine, index);
+            return index > machine->log_begin && !checker_has_whole(machine, index);
     }
     return false;
 }
@@ -102,7 +102,7 @@ static bool may_hit(struct machine *machine, const struct block *block)
     if (!sim_env_at_rest(&machine->disk, block->path, block->offset, block->size))
         return false;
     if (!is_log(block->path))
-        return true;
+        return machine->log_begin == 0 || strstr(block->path, "/metadata.") == NULL;
     uint64_t position = strtoull(strrchr(block->path, '/') + 1, NULL, 10) + block->offset;
     if (!checker_entries_at(position, block->size, &damage.first, &damage.last) || damage.last > machine->vouched ||
         machine->forgetful || machine->outcast || machine->damaged_count == MACHINE_DAMAGED_MAX)

@@ -82,6 +82,7 @@ struct machine {
     /* ---- checker ---- */
     struct log_seen *log; /* [1..log_last] */
     uint64_t log_last, log_capacity;
+    uint64_t log_begin; /* entries up to here were deleted */
     uint64_t commit_seen, leads_term;
     uint64_t durable_checked; /* acknowledged entries up to here were found on the medium */
     uint64_t acknowledged;    /* highest index told to a leader as stored */
