@@ -120,18 +120,34 @@ static bool decode(const uint8_t *slot, struct checkpoint *c)
     return !cursor.failed && cursor_left(&cursor) == 0;
 }
 
-/* Reads both slots; short files read as zeros. The caller frees. */
+/* Reads what is used of a slot; what a short file lacks reads as zeros. */
+static int read_slot(struct env *env, struct env_file *file, uint8_t *slot, uint64_t offset)
+{
+    memset(slot, 0, HEAD_SIZE);
+    ssize_t n = env_read(env, file, slot, HEAD_SIZE, offset);
+    uint32_t body = load_u32(slot + 8);
+    if (n < 0)
+        return (int)n;
+    if (load_u32(slot) != CHECKPOINT_MAGIC || body > SLOT_SIZE - HEAD_SIZE)
+        return 0;
+    memset(slot + HEAD_SIZE, 0, body);
+    n = env_read(env, file, slot + HEAD_SIZE, body, offset + HEAD_SIZE);
+    return n < 0 ? (int)n : 0;
+}
+
+/* Both of them, as far as each says that it is used. The caller frees. */
 static uint8_t *read_slots(struct env *env, struct env_file *file, int *rv)
 {
-    uint8_t *slots = calloc(2, SLOT_SIZE);
+    uint8_t *slots = malloc((size_t)2 * SLOT_SIZE);
     if (slots == NULL) {
         *rv = -ENOMEM;
         return NULL;
     }
-    ssize_t n = env_read(env, file, slots, (size_t)2 * SLOT_SIZE, 0);
-    if (n < 0) {
+    *rv = read_slot(env, file, slots, 0);
+    if (*rv == 0)
+        *rv = read_slot(env, file, slots + SLOT_SIZE, SLOT_SIZE);
+    if (*rv != 0) {
         free(slots);
-        *rv = (int)n;
         return NULL;
     }
     return slots;

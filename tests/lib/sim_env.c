@@ -196,8 +196,8 @@ static void node_unref(struct sim_env *sim, struct sim_node *node)
 {
     if (node == NULL || --node->refs > 0)
         return;
-    for (uint64_t page = 0; page < node->capacity / SIM_PAGE; page++)
-        release_page(sim, node, page);
+    for (uint64_t word = 0; word < node->capacity / SIM_PAGE / WORD_BITS; word++)
+        sim->used_bytes -= (uint64_t)__builtin_popcountll(node->allocated[word]) * SIM_PAGE;
     give_regions(node);
     free(node->dirty);
     free(node->allocated);

@@ -757,8 +757,8 @@ static bool do_one(struct machine *machine, enum work work)
 static void on_wake(const struct world_event *event)
 {
     struct machine *machine = world.machines[event->node];
-    bool empty[WORKS] = {false};
-    int left = WORKS;
+    enum work works[WORKS]; /* that there may be some of */
+    uint64_t left = WORKS;
     bool more = false;
 
     if (machine->life != event->life || !machine->up || machine->paused || machine->wake_at != event->value)
@@ -766,13 +766,13 @@ static void on_wake(const struct world_event *event)
     machine->wake_at = UINT64_MAX;
     machine_clock(machine);
     pause_watch_turn(&machine->pauses, &machine->replica, machine->disk.own_clock.monotonic_us / 1000);
+    for (int i = 0; i < WORKS; i++)
+        works[i] = (enum work)i;
     for (int handled = 0; left > 0 && handled < 200; handled++) {
-        enum work work = (enum work)chance(WORKS);
-        if (empty[work])
-            continue;
+        uint64_t place = chance(left);
+        enum work work = works[place];
         if (!do_one(machine, work) || work == WORK_TICK) {
-            empty[work] = true; /* the timer runs once a turn */
-            left--;
+            works[place] = works[--left]; /* the timer runs once a turn */
         } else {
             checker_machine(machine);
         }

@@ -24,6 +24,7 @@ struct machine_job {
 
 struct log_seen { /* what the checker has seen in a log, by Raft index */
     uint64_t term;
+    uint64_t position;
     uint32_t chain;
 };
 

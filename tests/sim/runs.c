@@ -1,4 +1,5 @@
-/* A run has a process to itself: a violation ends it, and a crash or a hang of the product is found the same way. */
+/* Runs have processes to themselves: a violation ends one, and a crash or a hang of the product is found the same way. A process makes some runs, one after
+ * the other, since a fresh one spends its time on page faults; a seed that fails is tried alone again, so that what it says can be played again. */
 #include "tests/sim/runs.h"
 
 #include <signal.h>
@@ -15,16 +16,20 @@
 #define FAILURES_MAX 20u     /* then no further run begins */
 #define SHORTEN_TRIES 60u
 #define RUN_SECONDS_MAX 120u /* of real time: more is a hang */
+#define RUNS_A_PROCESS 16u
+#define RUNS_TO_PROVE 2u     /* most bugs are found by the first seeds */
 
 /* What a child writes and its parent reads. */
 struct report {
     struct world_stats stats;
+    uint64_t done; /* runs; the seed behind them is under way */
     struct world_schedule schedule;
 };
 
 struct child {
     pid_t pid;
-    uint64_t seed;
+    uint64_t seed; /* its first; when it has ended in a failure: the one that failed */
+    uint64_t runs;
     FILE *output;
     struct report *report;
 };
@@ -54,11 +59,14 @@ static void add_stats(struct world_stats *sum, const struct world_stats *stats)
         to[i] += from[i];
 }
 
-static void start_child(struct child *child, uint64_t seed, const struct settings *settings)
+static void start_child(struct child *child, uint64_t seed, uint64_t runs, time_t until, const struct settings *settings)
 {
-    memset(&child->report->stats, 0, sizeof child->report->stats);
-    child->report->schedule.count = 0;
+    struct report *report = child->report;
+    memset(&report->stats, 0, sizeof report->stats);
+    report->schedule.count = 0;
+    report->done = 0;
     child->seed = seed;
+    child->runs = runs;
     child->output = tmpfile();
     fflush(stdout);
     fflush(stderr);
@@ -71,9 +79,12 @@ static void start_child(struct child *child, uint64_t seed, const struct setting
         return;
     if (child->output != NULL && settings->options.verbose == 0)
         dup2(fileno(child->output), STDERR_FILENO);
-    alarm(RUN_SECONDS_MAX);
     log_sink_set(log_to_trace, NULL);
-    world_run(seed, &settings->options, &child->report->stats, &child->report->schedule);
+    while (report->done < runs && (until == 0 || report->done == 0 || time(NULL) < until)) {
+        alarm(RUN_SECONDS_MAX);
+        world_run(seed + report->done, &settings->options, &report->stats, &report->schedule);
+        report->done++;
+    }
     exit(0);
 }
 
@@ -122,7 +133,7 @@ bool runs_one(const struct settings *settings, struct world_schedule *schedule, 
     struct child child = {.report = report};
     int status;
 
-    start_child(&child, settings->seed, settings);
+    start_child(&child, settings->seed, 1, 0, settings);
     if (waitpid(child.pid, &status, 0) != child.pid) {
         perror("waitpid");
         exit(2);
@@ -148,27 +159,69 @@ static void tell_failure(struct child *child, int status, const struct settings 
     fflush(stdout);
 }
 
+/* The seed behind those that a process has done failed: by itself too? What it says alone is what counts. */
+static bool fails_alone(struct child *child, int *status, const struct settings *settings)
+{
+    uint64_t seed = child->seed + child->report->done;
+    bool alone = child->report->done == 0;
+    pid_t pid = 0;
+
+    child->seed = seed;
+    if (alone || (WIFSIGNALED(*status) && WTERMSIG(*status) == SIGALRM))
+        return true;
+    FILE *said = child->output;
+    int first_status = *status;
+    start_child(child, seed, 1, 0, settings);
+    pid = child->pid;
+    if (waitpid(pid, status, 0) != pid) {
+        perror("waitpid");
+        exit(2);
+    }
+    if (*status != 0) {
+        if (said != NULL)
+            fclose(said);
+        return true;
+    }
+    if (child->output != NULL)
+        fclose(child->output);
+    child->output = said;
+    *status = first_status;
+    return false;
+}
+
 uint64_t runs_of_seeds(const struct settings *settings, struct world_stats *sum, struct runs_failure *first)
 {
     unsigned jobs = settings->jobs;
     struct report *reports = new_reports(jobs);
     struct child children[RUNS_JOBS_MAX] = {{0}};
+    struct rest { /* of a process that ended in a failure */
+        uint64_t seed, runs;
+    } rests[RUNS_JOBS_MAX + FAILURES_MAX];
     uint64_t started = 0, failed = 0, to_shorten = 0;
+    uint64_t at_a_time = first == NULL ? RUNS_A_PROCESS : RUNS_TO_PROVE;
     bool shortens = false;
-    unsigned running = 0;
-    time_t began = time(NULL);
+    unsigned running = 0, rest_count = 0;
+    time_t until = settings->limit == 0 ? 0 : time(NULL) + (time_t)settings->limit;
 
     for (unsigned i = 0; i < jobs; i++)
         children[i].report = &reports[i];
     for (;;) {
-        bool more = (settings->runs == 0 || started < settings->runs) && failed < (first == NULL ? FAILURES_MAX : 1) &&
-                    (settings->limit == 0 || time(NULL) - began < (time_t)settings->limit);
+        bool more = (settings->runs == 0 || started < settings->runs || rest_count > 0) && failed < (first == NULL ? FAILURES_MAX : 1) &&
+                    (until == 0 || time(NULL) < until);
         if (more && running < jobs) {
             unsigned place = 0;
+            struct rest next = {settings->seed + started, at_a_time};
             while (children[place].pid != 0)
                 place++;
-            start_child(&children[place], settings->seed + started, settings);
-            started++;
+            if (rest_count > 0) {
+                next = rests[--rest_count];
+            } else {
+                /* Near the end each process takes less, so that none is left alone with many. */
+                while (settings->runs != 0 && next.runs > 1 && started + next.runs * jobs > settings->runs)
+                    next.runs /= 2;
+                started += next.runs;
+            }
+            start_child(&children[place], next.seed, next.runs, until, settings);
             running++;
             continue;
         }
@@ -182,10 +235,17 @@ uint64_t runs_of_seeds(const struct settings *settings, struct world_stats *sum,
                 continue;
             add_stats(sum, &child->report->stats);
             if (status != 0) {
+                uint64_t left = child->runs - child->report->done - 1;
+                bool alone = fails_alone(child, &status, settings);
                 failed++;
+                if (left > 0 && first == NULL)
+                    rests[rest_count++] = (struct rest){child->seed + 1, left};
                 if (first == NULL) {
                     tell_failure(child, status, settings);
-                    if (!shortens && !(WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)) {
+                    if (!alone)
+                        printf("seed %llu does not fail alone: something of the seeds before it is left in the process\n",
+                               (unsigned long long)child->seed);
+                    if (alone && !shortens && !(WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)) {
                         shortens = true;
                         to_shorten = child->seed;
                     }

@@ -66,13 +66,6 @@ static bool before(const struct world_event *a, const struct world_event *b)
     return a->at != b->at ? a->at < b->at : a->order < b->order;
 }
 
-static void swap(size_t a, size_t b)
-{
-    struct world_event event = events.items[a];
-    events.items[a] = events.items[b];
-    events.items[b] = event;
-}
-
 void world_at(uint64_t at, void (*run)(const struct world_event *event), int node, uint32_t life, void *pointer, uint64_t value)
 {
     if (events.count == events.capacity) {
@@ -80,32 +73,30 @@ void world_at(uint64_t at, void (*run)(const struct world_event *event), int nod
         events.items = realloc(events.items, events.capacity * sizeof *events.items);
         assert(events.items != NULL);
     }
-    if (at < world.now)
-        at = world.now;
-    size_t i = events.count++;
-    events.items[i] = (struct world_event){at, events.order++, run, pointer, value, life, node};
-    while (i > 0 && before(&events.items[i], &events.items[(i - 1) / 2])) {
-        swap(i, (i - 1) / 2);
-        i = (i - 1) / 2;
+    struct world_event event = {at < world.now ? world.now : at, events.order++, run, pointer, value, life, node};
+    size_t hole = events.count++;
+    while (hole > 0 && before(&event, &events.items[(hole - 1) / 2])) {
+        events.items[hole] = events.items[(hole - 1) / 2];
+        hole = (hole - 1) / 2;
     }
+    events.items[hole] = event;
 }
 
 static struct world_event next_event(void)
 {
     struct world_event first = events.items[0];
-    size_t i = 0;
-    events.items[0] = events.items[--events.count];
-    for (;;) {
-        size_t least = i;
-        for (size_t child = 2 * i + 1; child <= 2 * i + 2; child++) {
-            if (child < events.count && before(&events.items[child], &events.items[least]))
-                least = child;
-        }
-        if (least == i)
-            return first;
-        swap(i, least);
-        i = least;
+    struct world_event last = events.items[--events.count];
+    size_t hole = 0;
+    for (size_t child = 1; child < events.count; child = 2 * hole + 1) {
+        if (child + 1 < events.count && before(&events.items[child + 1], &events.items[child]))
+            child++;
+        if (!before(&events.items[child], &last))
+            break;
+        events.items[hole] = events.items[child];
+        hole = child;
     }
+    events.items[hole] = last;
+    return first;
 }
 
 bool world_run_while_not(bool (*condition)(void), uint64_t until)
@@ -198,7 +189,7 @@ static void draw_style(void)
     static const uint64_t segments[] = {64 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20};
     static const uint64_t latencies[] = {100, 300, 1000, 5000, 20000};
     static const uint64_t syncs[] = {100, 300, 1000, 10000, 40000};
-    static const uint64_t gaps[] = {20000, 50000, 60000, 60000, 60000};
+    static const uint64_t gaps[] = {20000, 40000, 45000, 45000, 45000};
     static const unsigned late[] = {0, 100, 1000, 10000};
     world.segment_size = segments[chance(5)];
     world.index_file_size = chance_of(500) ? 32 * 512 : 32 * 4096;
