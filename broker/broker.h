@@ -35,6 +35,7 @@ struct broker {
     struct schedule *schedule;
     struct transaction *transactions;
     struct retention *retention;
+    struct disk_level *disk;
     struct metadata *metadata;
     struct forward *forward;
     struct namesrv *namesrv;  /* embedded name server, NULL when off */

@@ -76,6 +76,8 @@ struct broker_config {
     int32_t file_reserved_time;         /* hours */
     const char *delete_when;
     int32_t disk_max_used_space_ratio;
+    int32_t disk_space_clean_forcibly_ratio;
+    int32_t disk_space_warning_level_ratio;
     bool clean_file_forcibly_enable;
     int32_t clean_resource_interval;    /* ms */
     int64_t log_bytes_max;              /* 0 = no limit */

@@ -7,6 +7,7 @@
 #include "broker/client_registry.h"
 #include "broker/cold_read.h"
 #include "broker/consumer_offset.h"
+#include "broker/disk_level.h"
 #include "broker/forward.h"
 #include "broker/log.h"
 #include "broker/metadata.h"
@@ -127,8 +128,9 @@ int broker_parts_open(struct broker *broker, struct error *error)
     broker->schedule = schedule_new(broker, error);
     broker->transactions = transaction_new(broker, error);
     broker->retention = retention_new(broker, error);
+    broker->disk = disk_level_new(broker, error);
     if (broker->processors == NULL || broker->sends == NULL || broker->forward == NULL || broker->schedule == NULL ||
-        broker->transactions == NULL || broker->retention == NULL)
+        broker->transactions == NULL || broker->retention == NULL || broker->disk == NULL)
         return error == NULL ? ERROR_NO_MEMORY : error->code;
     int rv = metadata_open(broker, error);
     return rv != 0 ? rv : client_registry_open(broker, error);
@@ -140,6 +142,7 @@ void broker_parts_close(struct broker *broker)
     schedule_close(broker->schedule);
     transaction_close(broker->transactions);
     retention_close(broker->retention);
+    disk_level_close(broker->disk);
     forward_close(broker->forward);
     pull_hold_close(broker->holds);
     broker_stats_close(broker->stats);
@@ -152,6 +155,7 @@ void broker_parts_free(struct broker *broker)
     schedule_free(broker->schedule);
     transaction_free(broker->transactions);
     retention_free(broker->retention);
+    disk_level_free(broker->disk);
     forward_free(broker->forward);
     pull_hold_free(broker->holds);
     cold_reader_free(broker->cold_reads);

@@ -11,6 +11,7 @@
 #include "broker/client_call.h"
 #include "broker/client_registry.h"
 #include "broker/cold_read.h"
+#include "broker/disk_level.h"
 #include "broker/forward.h"
 #include "broker/listener.h"
 #include "broker/memory_budget.h"
@@ -49,6 +50,7 @@ static const char *const limit_names[LIMIT_HIT_COUNT] = {
     [LIMIT_HIT_HELD_PULLS] = "limit_heldPulls",       [LIMIT_HIT_COLD_READS] = "limit_coldReads",
     [LIMIT_HIT_PARKED] = "limit_parkedRequests",      [LIMIT_HIT_FORWARDED] = "limit_forwardedRequests",
     [LIMIT_HIT_CONNECTION_SENDS] = "limit_connectionSends", [LIMIT_HIT_MEMORY] = "limit_bufferMemory",
+    [LIMIT_HIT_DISK] = "limit_diskSpace",
 };
 
 struct sample {
@@ -394,7 +396,8 @@ static void put_store(const struct broker_stats *stats, const struct broker_stat
     uint64_t free_bytes = 0, total_bytes = 0;
     char total_text[32], free_text[32], key[640];
     (void)broker->env.ops->space(&broker->env, broker->config.store_path_root_dir, &free_bytes, &total_bytes);
-    double ratio = total_bytes == 0 ? -1 : 1 - (double)free_bytes / (double)total_bytes;
+    int percent = disk_level_percent(broker);
+    double ratio = percent < 0 ? -1 : percent / 100.0;
     put(sink, "commitLogMinOffset", "%lld", (long long)min_offset);
     put(sink, "commitLogMaxOffset", "%lld", (long long)max_offset);
     put(sink, "dispatchMaxBuffer", "0"); /* always, as in Java */
@@ -409,6 +412,7 @@ static void put_store(const struct broker_stats *stats, const struct broker_stat
     snprintf(key, sizeof key, "commitLogDiskRatio_%s", broker->config.store_path_root_dir);
     put(sink, key, "%.4f", ratio);
     put(sink, "consumeQueueDiskRatio", "%.4f", ratio);
+    put(sink, "diskLevel", "%s", disk_level_name(broker));
     put(sink, "earliestMessageTimeStamp", "%lld", (long long)message_store_earliest_time(&broker->store));
     /* Java's is how long an append holds the lock of the log; here the one thing that can hold it up is the disk. */
     put(sink, "pageCacheLockTimeMills", "%llu", (unsigned long long)state->sync_age_ms);
@@ -444,6 +448,7 @@ static void put_raft(const struct broker_stats *stats, const struct broker_stats
     put(sink, "raftBeginPosition", "%lld", (long long)state->begin_position);
     put(sink, "raftTrimPosition", "%lld", (long long)state->trim_position);
     put(sink, "segmentsDeleted", "%llu", (unsigned long long)state->trimmed_segments);
+    put(sink, "retentionLooks", "%llu", (unsigned long long)retention_counters(broker->retention)->looks);
     put(sink, "messagesDeletedUnread", "%llu", (unsigned long long)retention_counters(broker->retention)->unread);
     put(sink, "retentionHeldBack", "%s", retention_counters(broker->retention)->held_back);
     put(sink, "raftDurability", "%s", state->durability == DURABILITY_B ? "B" : "A");

@@ -41,6 +41,7 @@ enum broker_limit_counter {
     LIMIT_HIT_FORWARDED,
     LIMIT_HIT_CONNECTION_SENDS,
     LIMIT_HIT_MEMORY,
+    LIMIT_HIT_DISK, /* above diskSpaceWarningLevelRatio */
     LIMIT_HIT_COUNT
 };
 

@@ -10,6 +10,7 @@
 
 #include "broker/broker.h"
 #include "broker/consumer_offset.h"
+#include "broker/disk_level.h"
 #include "broker/metadata.h"
 #include "broker/topic_config.h"
 #include "dledger/dledger_commit_log.h"
@@ -53,14 +54,6 @@ static bool is_hour(struct broker *broker)
     return retention_parse_hours(broker->config.delete_when, &hours) && localtime_r(&now, &local) != NULL && (hours >> local.tm_hour & 1) != 0;
 }
 
-static bool disk_is_high(struct broker *broker)
-{
-    uint64_t free_bytes, total_bytes;
-    if (broker->env.ops->space(&broker->env, broker->config.store_path_root_dir, &free_bytes, &total_bytes) != 0 || total_bytes == 0)
-        return false;
-    return (double)(total_bytes - free_bytes) * 100 >= (double)total_bytes * broker->config.disk_max_used_space_ratio;
-}
-
 /* Begin of the last segment before which every message is older than fileReservedTime. Times grow with positions, so the first one of a segment tells about
  * those before; a segment that begins with many entries that are none tells nothing, and the next one is asked. */
 static uint64_t old_until(struct broker *broker, uint64_t begin, uint64_t last)
@@ -85,7 +78,8 @@ static struct due find_due(struct broker *broker, const struct dledger_state *st
     uint64_t begin = (uint64_t)state->trim_position;
     uint64_t last = (uint64_t)state->committed_position / segment * segment; /* the segment of the newest entry stays */
     uint64_t size_max = (uint64_t)broker->config.log_bytes_max;
-    bool high = disk_is_high(broker);
+    int percent = disk_level_percent(broker);
+    bool high = percent > broker->config.disk_max_used_space_ratio, higher = percent > broker->config.disk_space_clean_forcibly_ratio;
     struct due due = {begin, ""};
     while (size_max > 0 && due.position + segment <= last && (uint64_t)state->committed_position - due.position > size_max)
         due = (struct due){due.position + segment, "logBytesMax"};
@@ -93,9 +87,9 @@ static struct due find_due(struct broker *broker, const struct dledger_state *st
     if (old > due.position)
         due = (struct due){old, "fileReservedTime"};
     /* One segment a look, and the disk is asked again. */
-    if (high && broker->config.clean_file_forcibly_enable && due.position == begin && begin == (uint64_t)state->begin_position &&
+    if (higher && broker->config.clean_file_forcibly_enable && due.position == begin && begin == (uint64_t)state->begin_position &&
         begin + segment <= last)
-        due = (struct due){begin + segment, "diskMaxUsedSpaceRatio"};
+        due = (struct due){begin + segment, "diskSpaceCleanForciblyRatio"};
     return due;
 }
 
@@ -176,6 +170,7 @@ int retention_look(struct retention *retention, bool asked)
     uint64_t segment = (uint64_t)broker->config.mapped_file_size_commit_log;
     struct dledger_state state;
     char held[sizeof retention->counters.held_back] = "";
+    retention->counters.looks++;
     if (broker->log == NULL || !dledger_commit_log_accepting(broker->log)) {
         tell_held_back(retention, "");
         return 0;

@@ -9,6 +9,7 @@
 #include "broker/broker_stats.h"
 #include "broker/broker_stats_manager.h"
 #include "broker/connection.h"
+#include "broker/disk_level.h"
 #include "broker/limits.h"
 #include "broker/listener.h"
 #include "broker/message_append.h"
@@ -185,6 +186,12 @@ struct pending_send *send_answer_take(struct send_answers *answers, const struct
 {
     struct broker *broker = answers->broker;
     struct connection *connection = remoting_server_find(broker->server, to->connection_id);
+    const char *refusal = disk_level_refusal(broker->disk);
+    if (refusal != NULL) {
+        broker_stats_limit_hit(broker->stats, LIMIT_HIT_DISK);
+        send_answer_refuse(broker, to, RESPONSE_SERVICE_NOT_AVAILABLE, "%s", refusal);
+        return NULL;
+    }
     if (connection != NULL && connection->pending_sends >= LIMIT_PENDING_SENDS_CONNECTION) {
         broker_stats_limit_hit(broker->stats, LIMIT_HIT_CONNECTION_SENDS);
         send_answer_refuse(broker, to, RESPONSE_SERVICE_NOT_AVAILABLE, "limit reached: %u messages of this connection wait for the quorum",

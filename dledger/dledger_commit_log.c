@@ -647,6 +647,11 @@ void dledger_commit_log_unpin(struct dledger_commit_log *log, struct mapped_file
     mapped_file_unpin(pinned);
 }
 
+void dledger_commit_log_note_disk(struct dledger_commit_log *log, bool high)
+{
+    log->replica.driver.disk_high = high;
+}
+
 uint64_t dledger_commit_log_trim_limit(const struct dledger_commit_log *log, int *held_by)
 {
     return replica_trim_limit(&log->replica, held_by);

@@ -185,6 +185,9 @@ void dledger_commit_log_unpin(struct dledger_commit_log *log, struct mapped_file
 /* Where the body of an entry lies; -1 when it is not in the log or no longer retained. */
 int64_t dledger_commit_log_physical_offset(const struct dledger_commit_log *log, uint64_t index);
 
+/* This node's disk is so full that another one should lead while there is one. */
+void dledger_commit_log_note_disk(struct dledger_commit_log *log, bool high);
+
 /* How far the log may be trimmed, and to what position (the begin of a segment): see replica.h. */
 uint64_t dledger_commit_log_trim_limit(const struct dledger_commit_log *log, int *held_by);
 int dledger_commit_log_trim(struct dledger_commit_log *log, uint64_t position);

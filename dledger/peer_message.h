@@ -37,6 +37,7 @@ enum peer_message_flag {
     PEER_VOTE_DISRUPT = 1,
     PEER_VOTE_PRE = 2,
     PEER_VOTE_GRANTED = 4,
+    PEER_RESULT_DISK_HIGH = 1, /* APPEND_ENTRIES_RESULT */
 };
 
 /* Raft indexes (1-based) throughout. Words that a type does not name are 0. */

@@ -79,6 +79,7 @@ struct raft_driver {
     raft_term refused_term;   /* in which our candidacy was refused last */
     raft_time give_way_ms;    /* until then a member before us in the list has our word, and is let go first */
     uint16_t capacity;      /* told to the others in results: RAFT_DRIVER_CAPACITY or a value below it */
+    bool disk_high;         /* told too: as long as another one can lead, it should */
 
     /* Where the bytes of the step's new entries stand (one contiguous run). */
     const uint8_t *source;

@@ -176,6 +176,7 @@ static void send_message(struct raft_driver *driver, struct raft_message *messag
         out.append_result.features = result->features;
         out.append_result.capacity = driver->capacity;
         /* What is damaged here has to stay where it is whole. */
+        out.flags = driver->disk_high ? PEER_RESULT_DISK_HIGH : 0;
         out.append_result.stored = ledger_whole_until(driver->ledger);
         break;
     }

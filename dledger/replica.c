@@ -71,6 +71,7 @@ void replica_receive(struct replica *replica, uint64_t from, const struct peer_m
         replica_receive_repaired(replica, from, message, body);
     else {
         if (message->type == PEER_APPEND_ENTRIES_RESULT) {
+            replica->peers[from - 1].disk_high = (message->flags & PEER_RESULT_DISK_HIGH) != 0;
             replica->peers[from - 1].stored = message->append_result.stored;
             replica->peers[from - 1].full = message->append_result.capacity == RAFT_DRIVER_CAPACITY_FULL;
             replica->peers[from - 1].slow = message->append_result.capacity == RAFT_DRIVER_CAPACITY_SLOW;

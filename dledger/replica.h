@@ -101,6 +101,7 @@ struct replica_peer {
     bool greeted; /* its hello has been seen on this connection */
     bool heard;   /* ... or on an earlier one of this run */
     bool full;    /* it said that it has no room for more entries */
+    bool disk_high; /* ... or not much, for one that leads */
     raft_index stored; /* leader: so much it has on stable storage, as it said on this connection */
     bool slow;    /* it said that its disk is slow: it is not asked to lead while another one can */
     struct peer_hello hello;

@@ -9,6 +9,7 @@
 #include "dledger/replica.h"
 
 #define REPLICA_FETCH_RETRY_US 50000u
+#define REPLICA_KEPT_FOR_TRIM (64u << 10) /* of a full disk: without a record that says so nothing can be deleted */
 #define REPLICA_FETCH_REFUSED_US 10000000u /* between two words about a member that needs what is deleted */
 
 static inline uint64_t replica_now_us(const struct replica *replica)
@@ -81,6 +82,10 @@ void replica_hand_over_when_useful(struct replica *replica, uint64_t now);
 uint64_t replica_lag_of(struct replica *replica, int place);
 /* As leader: hands over to a preferred leader that has kept up for a while. */
 void replica_prefer_leader(struct replica *replica, uint64_t now);
+
+/* ---- replica_append.c ---- */
+/* replica_reserve() with the room that others leave. */
+uint8_t *replica_reserve_for_trim(struct replica *replica, size_t body_size, int64_t *physical_offset, int *code);
 
 /* ---- replica_trim.c ---- */
 /* 0, ERROR_NO_SPACE: nothing was applied, ERROR_MALFORMED and others: final. */

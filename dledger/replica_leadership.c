@@ -11,7 +11,7 @@ uint64_t replica_lag_of(struct replica *replica, int place)
     raft_index last = raft_driver_last(&replica->driver);
     raft_index match;
 
-    if (!peer->connected || !peer->hello.started || peer->full || !raft_driver_is_voter(&replica->driver, (uint64_t)place + 1) ||
+    if (!peer->connected || !peer->hello.started || peer->full || peer->disk_high || !raft_driver_is_voter(&replica->driver, (uint64_t)place + 1) ||
         raft_match_index(&replica->driver.raft, (raft_id)place + 1, &match) != 0)
         return UINT64_MAX;
     return match > last ? 0 : last - match;

@@ -219,18 +219,19 @@ void replica_peer_gone(struct replica *replica, uint64_t id)
 void replica_hand_over_when_useful(struct replica *replica, uint64_t now)
 {
     uint64_t stuck = raft_driver_stuck_follower(&replica->driver);
-    bool full = replica_is_full(replica);
+    bool full = replica_is_full(replica), high = !full && replica->driver.disk_high;
     uint64_t best = 0;
     raft_index best_match = 0;
 
     /* A stuck follower can keep a leader from accepting: nothing commits, so nothing is applied. */
-    if (now < replica->hand_over_due_us || !(stuck != 0 ? raft_transferee(&replica->driver.raft) == 0 : full && replica->accepting))
+    if (now < replica->hand_over_due_us || !(stuck != 0 ? raft_transferee(&replica->driver.raft) == 0 : (full || high) && replica->accepting))
         return;
     replica->hand_over_due_us = now + REPLICA_HAND_OVER_MS * 1000ull;
     for (int i = 0; i < replica->member_count; i++) {
         const struct replica_peer *peer = &replica->peers[i];
         raft_index match;
-        if (peer->connected && peer->hello.started && !peer->full && (uint64_t)i + 1 != stuck &&
+        if (peer->connected && peer->hello.started && !peer->full && !(high && stuck == 0 && peer->disk_high) &&
+            (uint64_t)i + 1 != stuck &&
             raft_match_index(&replica->driver.raft, (raft_id)i + 1, &match) == 0 && match >= best_match) {
             best = (uint64_t)i + 1;
             best_match = match;
@@ -241,5 +242,5 @@ void replica_hand_over_when_useful(struct replica *replica, uint64_t now)
         LOG_WARN("member %s lost what it had acknowledged: another election", replica->members[stuck - 1].id);
         raft_driver_step_down(&replica->driver, stuck, raft_current_term(&replica->driver.raft) + 1);
     } else if (best != 0 && raft_driver_transfer(&replica->driver, best) == 0)
-        LOG_WARN("%s: leadership is handed to %s", full ? "no room here" : "a follower lost what it had acknowledged", replica->members[best - 1].id);
+        LOG_WARN("%s: leadership is handed to %s", stuck == 0 ? "no room here" : "a follower lost what it had acknowledged", replica->members[best - 1].id);
 }

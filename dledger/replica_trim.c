@@ -139,7 +139,7 @@ int replica_trim(struct replica *replica, uint64_t position)
         return ERROR_TOO_LARGE;
     }
     store_u32(body.data + count_at, listing.count);
-    room = replica_reserve(replica, body.size, &offset, &code);
+    room = replica_reserve_for_trim(replica, body.size, &offset, &code);
     if (room != NULL) {
         memcpy(room, body.data, body.size);
         replica_append(replica, LEDGER_ENTRY_TRIM, NULL);

@@ -364,7 +364,7 @@ static int real_space(struct env *env, const char *path, uint64_t *free_bytes, u
     if (statvfs(path, &st) != 0)
         return -errno;
     *free_bytes = (uint64_t)st.f_bavail * st.f_frsize;
-    *total_bytes = (uint64_t)st.f_blocks * st.f_frsize;
+    *total_bytes = (uint64_t)(st.f_blocks - st.f_bfree + st.f_bavail) * st.f_frsize;
     return 0;
 }
 

@@ -53,7 +53,7 @@ struct env_ops {
     int (*sync_file_system)(struct env *env, const char *path);
     /* Calls `each` with every name but . and .. (order undefined); stops when it returns non-zero and returns that. */
     int (*list)(struct env *env, const char *path, int (*each)(void *argument, const char *name, bool is_dir), void *argument);
-    /* Bytes free to us and bytes in all on the file system of path. */
+    /* Bytes free to us, and these with those in use, on the file system of path; what is kept for root counts as neither, as in df. */
     int (*space)(struct env *env, const char *path, uint64_t *free_bytes, uint64_t *total_bytes);
 
     int64_t (*now_ms)(struct env *env);       /* wall clock, Unix milliseconds */

@@ -12,7 +12,8 @@ from e2e import Skipped, case
 
 MIB = 1 << 20
 # An index file of RocketMQ's size alone, 400 MiB, would fill the small disk.
-SMALL_FILES = ["mappedFileSizeCommitLog=67108864", "maxHashSlotNum=5000", "maxIndexNum=20000", "mappedFileSizeForEntryIndex=1048576"]
+SMALL_FILES = ["mappedFileSizeCommitLog=67108864", "maxHashSlotNum=5000", "maxIndexNum=20000", "mappedFileSizeForEntryIndex=1048576",
+               "diskSpaceWarningLevelRatio=100"]
 
 
 class SmallDisk:

@@ -2,6 +2,7 @@
 import os
 import shutil
 import signal
+import subprocess
 import time
 
 import remoting
@@ -9,7 +10,7 @@ from case_statistics import OddMachine
 from cluster import Cluster, check, wait_for
 from e2e import case
 
-MIN_OFFSET, EARLIEST, SEARCH, DELETE_EXPIRED, UPDATE_OFFSET = 31, 32, 29, 329, 15
+MIN_OFFSET, EARLIEST, SEARCH, DELETE_EXPIRED, UPDATE_OFFSET, UPDATE_CONFIG = 31, 32, 29, 329, 15, 25
 SEGMENT = 1 << 20
 SMALL = [f"mappedFileSizeCommitLog={SEGMENT}", "cleanResourceInterval=100", "mappedFileSizeConsumeQueue=2000"]
 
@@ -179,6 +180,176 @@ def x1_expired_messages_go():
         slow.close()
         low, _ = check_queue(cluster, 0, end)
         check(low >= 180, f"minimum {low}")
+
+
+PERCENT, UNLINK_MS, UNLINK_EIO = 6, 7, 8  # of odd_machine.c
+OTHER_HOUR = (time.localtime().tm_hour + 12) % 24
+
+
+def configure(cluster, line):
+    check(remoting.ask(cluster.broker(0), UPDATE_CONFIG, {}, f"{line}\n".encode()).code == 0, line)
+
+
+def trimmed(cluster):
+    return int(info(cluster, 0)["raftTrimPosition"]) // SEGMENT
+
+
+def stays(cluster, segments):
+    """More than ten looks later nothing more is gone."""
+    before = cluster.runtime("retentionLooks")
+    wait_for("looks", 30, lambda: cluster.runtime("retentionLooks") > before + 10)
+    check(trimmed(cluster) == segments, f"{trimmed(cluster)} segments are gone, not {segments}")
+
+
+@case
+def x4_x8_levels_of_the_disk():
+    """X4, X8, K7: what each level of the disk does, the number that it is judged by, and what says so."""
+    with OddMachine() as machine, Cluster(nodes=1, durability="A", settings=[*SMALL, "fileReservedTime=2", f"deleteWhen={OTHER_HOUR}"]) as cluster:
+        cluster.create_topic("T", 1)
+        df = subprocess.run(["df", "--output=pcent", os.path.join(cluster.folder, "n0", "store")], capture_output=True, text=True, check=True).stdout
+        check(abs(float(info(cluster, 0)["commitLogDiskRatio"]) * 100 - int(df.split()[1].rstrip("%"))) <= 1, f"df says {df}")
+        machine.set(PERCENT, 50)
+        fill(cluster, 3)
+        machine.set(2, 3 * 3600 * 1000)
+        end = fill(cluster, 5, start=192)
+        machine.set(PERCENT, 75)
+        stays(cluster, 0)
+        machine.set(PERCENT, 76)
+        wait_for("what is old goes", 30, lambda: trimmed(cluster) == 2)
+        check(info(cluster, 0)["diskLevel"] == "diskMaxUsedSpaceRatio", "75")
+        check(info(cluster, 0)["commitLogDiskRatio"] == "0.7600", f"{info(cluster, 0)['commitLogDiskRatio']}")
+        stays(cluster, 2)
+        machine.set(PERCENT, 86)
+        wait_for("85 percent", 30, lambda: info(cluster, 0)["diskLevel"] == "diskSpaceCleanForciblyRatio")
+        stays(cluster, 2)
+        machine.set(PERCENT, 91)
+        with remoting.Connection(cluster.broker(0), 10.0) as connection:
+            send = remoting.SEND_V2, remoting.send_fields("T", 0), b"x"
+            refused, _ = wait_for("a refusal", 30, lambda: (lambda answer: answer if answer.code == 14 else None)(connection.request(*send)))
+            end = remoting.max_offset(connection, "T")
+            check("diskSpaceWarningLevelRatio=90" in refused.remark and "91 %" in refused.remark, f"{refused}")
+            check(cluster.runtime("limit_diskSpace") > 0 and info(cluster, 0)["diskLevel"] == "diskSpaceWarningLevelRatio", "90")
+            check(connection.request(remoting.PULL, remoting.pull_fields("T", 0, end - 1)).code == 0, "reads go on")
+            stays(cluster, 2)
+            configure(cluster, "cleanFileForciblyEnable=true")
+            wait_for("the oldest goes, whatever its age", 60, lambda: trimmed(cluster) >= 7)
+            machine.set(PERCENT, 60)
+            wait_for("sends are taken again", 30, lambda: connection.request(*send).code == 0)
+            low = offset_of(cluster, 0, MIN_OFFSET)
+            answer = connection.request(remoting.PULL, remoting.pull_fields("T", 0, low))
+            check(0 < low < end and answer.code == 0, f"from {low} on: {answer}")
+
+
+@case
+def k5_slow_unlinks_and_x3_failing_ones():
+    """K5: the disk is looked at while unlinks take their time, and so do sends. X3: what cannot be removed is behind the minimum, over a restart as well."""
+    with OddMachine() as machine, Cluster(nodes=1, durability="A", settings=[*SMALL, f"logBytesMax={2 * SEGMENT}"]) as cluster:
+        cluster.create_topic("T", 1)
+        machine.set(PERCENT, 50)
+        machine.set(UNLINK_EIO, 1)
+        end = fill(cluster, 5)
+        wait_for("a trim", 30, lambda: trimmed(cluster) >= 2)
+        wait_for("a word on it", 30, lambda: "cannot be removed" in cluster.output(0) or "cannot be removed" in broker_log(cluster, 0))
+        check(first_file(cluster, 0) == 0, "it is there still")
+        check_queue(cluster, 0, end)
+        low = offset_of(cluster, 0, MIN_OFFSET)
+        cluster.kill(0)
+        cluster.restart(0)
+        cluster.leader()
+        info(cluster, 0)
+        check(offset_of(cluster, 0, MIN_OFFSET) == low, "the minimum went back")
+        check_queue(cluster, 0, end)
+        machine.set(UNLINK_MS, 10000)
+        machine.set(UNLINK_EIO, 0)
+        wait_for("an unlink that takes its time", 30, lambda: cluster.runtime("segmentsDeleted") == 0 and trimmed(cluster) >= 2)
+        machine.set(PERCENT, 95)
+        with remoting.Connection(cluster.broker(0), 10.0) as connection:
+            send = remoting.SEND_V2, remoting.send_fields("T", 0), b"x"
+            wait_for("a refusal", 8, lambda: connection.request(*send).code == 14)
+            check(first_file(cluster, 0) == 0, "the unlink had ended")
+            machine.set(PERCENT, 50)
+            wait_for("sends", 8, lambda: connection.request(*send).code == 0)
+            check(first_file(cluster, 0) == 0, "the unlink had ended")
+        machine.set(UNLINK_MS, 0)
+        wait_trimmed(cluster, 2 * SEGMENT)
+
+
+def broker_log(cluster, node):
+    found = ""
+    for folder, _, names in os.walk(os.path.join(cluster.folder, f"n{node}")):
+        for name in names:
+            if name.endswith(".log"):
+                with open(os.path.join(folder, name), encoding="utf-8") as file:
+                    found += file.read()
+    return found
+
+
+@case
+def x9_one_correction():
+    """X9: a reader whose messages expired while it was away is corrected once, and what asks again and again at the old offset fills no log."""
+    with Cluster(nodes=1, durability="A", settings=[*SMALL, f"logBytesMax={SEGMENT}"]) as cluster:
+        cluster.create_topic("T", 1)
+        end = fill(cluster, 4)
+        wait_trimmed(cluster, 2 * SEGMENT)
+        low = offset_of(cluster, 0, MIN_OFFSET)
+        with remoting.Connection(cluster.broker(0), 10.0) as connection:
+            lines = cluster.output(0).count("\n") + broker_log(cluster, 0).count("\n")
+            for _ in range(300):
+                answer = connection.request(remoting.PULL, remoting.pull_fields("T", 0, 3))
+                check(answer.code == 21 and int(answer.ext["nextBeginOffset"]) == low, f"{answer}")
+            found = remoting.read_queue(connection, "T", 0, low)
+            check(int(found[0].body[:8]) == low and int(found[-1].body[:8]) == end - 1, "read from there on")
+            told = cluster.output(0).count("\n") + broker_log(cluster, 0).count("\n") - lines
+            check(told < 20, f"{told} lines in the log for 300 pulls")
+
+
+@case
+def x7_many_segments_at_once():
+    """X7: 60 segments expire at once under load: one a second goes, and sends are as fast as before."""
+    with OddMachine() as machine, Cluster(nodes=1, durability="B", settings=[*SMALL, "fileReservedTime=2", f"deleteWhen={OTHER_HOUR}"]) as cluster:
+        cluster.create_topic("T", 1)
+        end = fill(cluster, 60)
+        machine.set(2, 3 * 3600 * 1000)
+        end = fill(cluster, 1, start=end)
+
+        def slowest(seconds):
+            times = []
+            until = time.monotonic() + seconds
+            with remoting.Connection(cluster.broker(0), 10.0) as connection:
+                while time.monotonic() < until:
+                    start = time.monotonic()
+                    check(connection.request(remoting.SEND_V2, remoting.send_fields("T", 0), b"x" * 100).code == 0, "send")
+                    times.append(time.monotonic() - start)
+            return sorted(times)[len(times) * 99 // 100]
+        before = slowest(3)
+        wait_for("329", 30, lambda: remoting.ask(cluster.broker(0), DELETE_EXPIRED, {}).code == 0)
+        check(trimmed(cluster) >= 59, f"{trimmed(cluster)}")
+        during = slowest(4)
+        gone = cluster.runtime("segmentsDeleted")
+        check(0 < gone < 30, f"{gone} segments were deleted within 4 s")
+        check(during < before * 10 + 0.2, f"p99 {before * 1000:.1f} ms before, {during * 1000:.1f} ms meanwhile")
+        return f"p99 {before * 1000:.1f} ms before, {during * 1000:.1f} ms meanwhile"
+
+
+@case
+def x6_a_segment_in_the_middle():
+    """X6: only the head goes, whatever time a file in the middle has; one that is missing is told and fetched from the others."""
+    with Cluster(nodes=3, durability="B", settings=[*SMALL, "fileReservedTime=1"]) as cluster:
+        cluster.create_topic("T", 1)
+        end = fill(cluster, 4)
+        victim = (cluster.leader() + 1) % 3
+        wait_for("the follower", 30, lambda: cluster.runtime("raftAppliedIndex", victim) >= end)
+        cluster.kill(victim)
+        data = os.path.join(cluster.folder, f"n{victim}", "store", f"dledger-n{victim}", "data")
+        os.utime(os.path.join(data, f"{SEGMENT:020}"), (0, 0))
+        os.unlink(os.path.join(data, f"{2 * SEGMENT:020}"))
+        cluster.restart(victim)
+        wait_for("repair", 60, lambda: info(cluster, victim)["raftDamagedRanges"] == "0" and cluster.runtime("raftRepairedEntries", victim) > 0)
+        check(f"{2 * SEGMENT:020}" in cluster.output(victim) + broker_log(cluster, victim), "the gap is told")
+        check(remoting.ask(cluster.broker(cluster.leader()), DELETE_EXPIRED, {}).code == 0, "329")
+        check(begins(cluster) == [0, 0, 0], f"{begins(cluster)}")
+        for node in range(3):
+            check_queue(cluster, node, end)
 
 
 @case

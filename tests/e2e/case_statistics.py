@@ -41,16 +41,16 @@ class OddMachine:
                                check=False)
         if built.returncode != 0:
             raise Skipped(f"no compiler: {built.stderr[:100]}")
-        self.values = [0, 0, 0]
+        self.values = [0] * 9
         with open(self.path, "wb") as file:
-            file.write(struct.pack("=3q", *self.values))
+            file.write(struct.pack("=9q", *self.values))
         os.environ["LEDGERMQ_WRAP"] = f"env LD_PRELOAD={library} ODD_MACHINE={self.path}"
         return self
 
     def set(self, which, ms):
         self.values[which] = ms
         with open(self.path, "r+b") as file:  # the processes have it mapped
-            file.write(struct.pack("=3q", *self.values))
+            file.write(struct.pack("=9q", *self.values))
 
     def __exit__(self, *_):
         del os.environ["LEDGERMQ_WRAP"]

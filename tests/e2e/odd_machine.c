@@ -8,6 +8,9 @@
  *     3  not 0: the errno with which each pwritev fails
  *     4  not 0: each pwritev of more than one byte writes half
  *     5  not 0: each fdatasync fails with EIO
+ *     6  not 0: percent of the disk that statvfs tells are in use
+ *     7  milliseconds that each unlink of a segment (20 digits) takes more
+ *     8  not 0: each unlink of a segment fails with EIO
  *
  * ODD_HOSTS names a file of lines "NAME ADDRESS": what these names resolve to, as long as it says so.
  */
@@ -22,11 +25,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/statvfs.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
-#define SETTINGS 6
+#define SETTINGS 9
 
 static volatile int64_t *settings;
 
@@ -113,6 +117,36 @@ int clock_gettime(clockid_t clock, struct timespec *time)
     if (rv == 0 && clock == CLOCK_REALTIME && settings != NULL)
         time->tv_sec += settings[2] / 1000;
     return rv;
+}
+
+int statvfs(const char *path, struct statvfs *found)
+{
+    static int (*real)(const char *, struct statvfs *);
+    if (real == NULL)
+        *(void **)&real = dlsym(RTLD_NEXT, "statvfs");
+    int rv = real(path, found);
+    if (rv == 0 && is_set(6)) { /* a tenth is kept for root, and counts as neither */
+        found->f_blocks = 1100000;
+        found->f_bavail = 1000000 - (fsblkcnt_t)settings[6] * 10000;
+        found->f_bfree = found->f_bavail + 100000;
+    }
+    return rv;
+}
+
+int unlink(const char *path)
+{
+    static int (*real)(const char *);
+    const char *name = strrchr(path, '/');
+    if (real == NULL)
+        *(void **)&real = dlsym(RTLD_NEXT, "unlink");
+    if (name != NULL && strstr(path, "/data/") != NULL && strspn(name + 1, "0123456789") == 20) {
+        wait_ms(7);
+        if (is_set(8)) {
+            errno = EIO;
+            return -1;
+        }
+    }
+    return real(path);
 }
 
 int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **result)

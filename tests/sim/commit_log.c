@@ -128,7 +128,11 @@ size_t dledger_commit_log_gathered(const struct dledger_commit_log *log)
     return machine_of(log)->replica.gather.size;
 }
 
-/* The chaos decides on transfers, and peers have no addresses. */
+void dledger_commit_log_note_disk(struct dledger_commit_log *log, bool high)
+{
+    machine_of(log)->replica.driver.disk_high = high;
+}
+
 uint64_t dledger_commit_log_trim_limit(const struct dledger_commit_log *log, int *held_by)
 {
     return replica_trim_limit(&machine_of(log)->replica, held_by);
@@ -151,6 +155,7 @@ int64_t dledger_commit_log_first_message(const struct dledger_commit_log *log, u
     return replica_first_message(&machine_of(log)->replica, position);
 }
 
+/* The chaos decides on transfers, and peers have no addresses. */
 int dledger_commit_log_transfer(struct dledger_commit_log *log, const char *to_id, struct error *error)
 {
     (void)log;

@@ -371,6 +371,8 @@ void machine_open_broker(struct broker *broker, struct loop *loop, struct env *e
     config->file_reserved_time = 720000;
     config->delete_when = "04";
     config->disk_max_used_space_ratio = 100;
+    config->disk_space_clean_forcibly_ratio = 100;
+    config->disk_space_warning_level_ratio = 100;
     config->clean_resource_interval = 500;
     config->mapped_file_size_commit_log = (int64_t)world.segment_size;
     config->log_bytes_max = world.trims ? 2 * (int64_t)world.segment_size : 0;

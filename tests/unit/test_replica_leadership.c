@@ -119,6 +119,24 @@ static bool without_timeout_now(uint64_t from, uint64_t to, const struct peer_me
 }
 
 /* A try that fails is repeated no sooner than after half a minute. */
+/* A leader whose disk is nearly full goes on only when nobody else has more room. */
+START_TEST(test_nearly_full_disk)
+{
+    group_all_up();
+    struct group_node *leader = group_wait_leader(3000);
+    struct group_node *other = group_other(leader, NULL), *third = group_other(leader, other);
+    group_must_send(leader, 0);
+    leader->replica.driver.disk_high = other->replica.driver.disk_high = true;
+    for (int i = 0; i < 3000 && !third->replica.accepting; i++)
+        group_step();
+    ck_assert_ptr_eq(group_leader(), third);
+    third->replica.driver.disk_high = true;
+    group_steps(3000);
+    ck_assert_ptr_eq(group_leader(), third);
+    group_must_send(third, 1);
+}
+END_TEST
+
 START_TEST(test_preferred_leader_is_tried_seldom)
 {
     struct group_node *leader;
@@ -149,6 +167,7 @@ int main(void)
     tcase_add_test(group_case, test_transfer_refusals);
     tcase_add_test(group_case, test_transfer_to_the_deaf);
     tcase_add_test(group_case, test_preferred_leader);
+    tcase_add_test(group_case, test_nearly_full_disk);
     tcase_add_test(group_case, test_preferred_leader_is_tried_seldom);
     suite_add_tcase(suite, group_case);
     return run_suite(suite);
