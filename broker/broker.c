@@ -25,6 +25,7 @@
 #include "broker/processor_table.h"
 #include "broker/pull_hold.h"
 #include "broker/registrar.h"
+#include "dledger/new_group.h"
 #include "store/format_version.h"
 
 /* ---- server's callbacks ---- */
@@ -149,10 +150,9 @@ static int open_parts(struct broker *broker, struct error *error)
     return broker->server == NULL ? (error == NULL ? ERROR_NO_MEMORY : error->code) : broker_parts_open(broker, error);
 }
 
-static int open_log(struct broker *broker, struct error *error)
+static struct dledger_options log_options(const struct broker_config *config)
 {
-    const struct broker_config *config = &broker->config;
-    const struct dledger_options options = {
+    return (struct dledger_options){
         .cluster = config->broker_cluster_name,
         .group = config->group,
         .self_id = config->self_id,
@@ -169,6 +169,20 @@ static int open_log(struct broker *broker, struct error *error)
         .preferred_leaders = config->preferred_leader_ids[0] != '\0' ? config->preferred_leader_ids : config->preferred_leader_id,
         .force_start = config->force_start,
     };
+}
+
+int broker_force_new_group(struct broker *broker, struct buffer *told, struct error *error)
+{
+    const struct dledger_options options = log_options(&broker->config);
+    if (options.peers == NULL)
+        return error_set(error, ERROR_INVALID, "this broker is no member of a group: enableDLegerCommitLog is false");
+    return new_group_force(&broker->env, &options, told, error);
+}
+
+static int open_log(struct broker *broker, struct error *error)
+{
+    const struct broker_config *config = &broker->config;
+    const struct dledger_options options = log_options(config);
     struct dledger_callbacks callbacks;
     const struct message_store_config store_config = {
         .root = config->store_path_root_dir,

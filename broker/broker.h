@@ -53,6 +53,8 @@ struct broker {
 /* Makes storePathRootDir and locks it: two processes on one directory would write one log twice (and one log file, so this comes before log_open).
  * config must be finished (broker_config_finish), everything else zeroed. ERROR_LOCKED: another process has it. */
 int broker_take_directory(struct broker *broker, struct error *error);
+/* Instead of broker_open(): see dledger/new_group.h. */
+int broker_force_new_group(struct broker *broker, struct buffer *told, struct error *error);
 /* Recovers the log, joins the group and listens. ERROR_DAMAGED: see its message. After a failure the process is to end: what was opened is left
  * as it is. */
 int broker_open(struct broker *broker, uv_loop_t *loop, struct error *error);

@@ -461,6 +461,7 @@ static void put_raft(const struct broker_stats *stats, const struct broker_stats
     put(sink, "raftDamagedRanges", "%u", state->damaged_ranges);
     put(sink, "raftRepairedEntries", "%llu", (unsigned long long)state->repaired_entries);
     put(sink, "raftDiskFull", "%s", state->disk_full ? "true" : "false");
+    put(sink, "raftForcedRecoveries", "%llu", (unsigned long long)state->forced_recoveries);
     put(sink, "raftDiskSlow", "%s", state->slow_disk ? "true" : "false");
     for (int i = 0; i < state->member_count; i++) {
         const struct dledger_member *member = &state->members[i];

@@ -17,6 +17,7 @@
  *     raftFdatasyncCount   calls since the start
  *     raftTurnMaxMicros    longest loop turn
  *     raftFailed, raftDiskFull, raftDiskSlow   true/false; slow: it handed leadership over for that reason lately
+ *     raftForcedRecoveries number: how often the group was made anew with mqbroker --force-new-group
  *     raftMember_<id>      address,role,matchIndex,lag,connected,brokerAddress  (role: LEADER, FOLLOWER, UNKNOWN as this node sees it; matchIndex and
  *                          lag -1 where this node cannot know: only a leader does, and everyone of itself)
  *     coldReads, coldQueueReads    jobs that read old records, or pages of a queue that had left memory, on the pool

@@ -23,12 +23,14 @@ enum exit_status {
 static const char help[] =
     "mqbroker - one node of LedgerMQ, a message broker that speaks RocketMQ's protocol and keeps every message in a Raft-replicated log\n"
     "\n"
-    "usage: mqbroker [-c FILE] [-n ADDRESSES] [--set KEY=VALUE]... [-p]\n"
+    "usage: mqbroker [-c FILE] [-n ADDRESSES] [--set KEY=VALUE]... [-p | --force-new-group]\n"
     "  -c, --configFile FILE        broker.conf: RocketMQ's keys (brokerName, listenPort, dLegerPeers, flushDiskType, ...)\n"
     "  -n, --namesrvAddr ADDRESSES  name servers, host:port;host:port (goes before FILE)\n"
     "      --set KEY=VALUE          a key of broker.conf (goes before FILE)\n"
     "  -p, --printConfigItem        print every key with its value and whether it has an effect, and end\n"
     "      --print-config-table     the same as documentation, in Markdown\n"
+    "      --force-new-group        after the loss of a majority for good: make this member, which must not run, the only one of its group, and end.\n"
+    "                               May lose acknowledged messages; read docs/group.md first\n"
     "  -h, --help                   this text\n"
     "      --version                version\n"
     "It ends cleanly, within 10 s, on SIGTERM and SIGINT.\n"
@@ -135,14 +137,35 @@ static int run(struct error *error)
     return EXIT_STOPPED;
 }
 
+static int force(struct error *error)
+{
+    struct buffer told;
+    buffer_init(&told, 0);
+    int rv = broker_force_new_group(&program.broker, &told, error);
+    if (rv != 0)
+        return fail(error);
+    struct cursor lines = cursor_of(buffer_slice(&told));
+    while (cursor_left(&lines) > 0) {
+        const uint8_t *end = memchr(lines.at, '\n', cursor_left(&lines));
+        struct slice line = cursor_slice(&lines, end == NULL ? cursor_left(&lines) : (size_t)(end - lines.at));
+        cursor_slice(&lines, end == NULL ? 0 : 1);
+        LOG_WARN("%.*s", (int)line.size, (const char *)line.data);
+    }
+    buffer_close(&told);
+    broker_config_close(&program.broker.config);
+    log_close();
+    return EXIT_STOPPED;
+}
+
 int main(int argc, char **argv)
 {
-    enum { OPTION_VERSION = 256, OPTION_SET, OPTION_TABLE };
+    enum { OPTION_VERSION = 256, OPTION_SET, OPTION_TABLE, OPTION_FORCE };
     static const struct option options[] = {
         {"configFile", required_argument, NULL, 'c'},
         {"namesrvAddr", required_argument, NULL, 'n'},
         {"printConfigItem", no_argument, NULL, 'p'},
         {"print-config-table", no_argument, NULL, OPTION_TABLE},
+        {"force-new-group", no_argument, NULL, OPTION_FORCE},
         {"set", required_argument, NULL, OPTION_SET},
         {"help", no_argument, NULL, 'h'},
         {"version", no_argument, NULL, OPTION_VERSION},
@@ -151,7 +174,7 @@ int main(int argc, char **argv)
     struct broker_config *config = &program.broker.config;
     struct error error;
     struct buffer out;
-    bool print = false;
+    bool print = false, force_new_group = false;
     int rv = broker_config_init(config, &error);
     if (rv != 0)
         return fail(&error);
@@ -189,6 +212,9 @@ int main(int argc, char **argv)
             print_and_free(&out);
             broker_config_close(config);
             return EXIT_STOPPED;
+        case OPTION_FORCE:
+            force_new_group = true;
+            break;
         case 'h':
             fputs(help, stdout);
             broker_config_close(config);
@@ -228,5 +254,5 @@ int main(int argc, char **argv)
     }
     if (broker_take_directory(&program.broker, &error) != 0 || open_log_file(config, &error) != 0)
         return fail(&error);
-    return run(&error);
+    return force_new_group ? force(&error) : run(&error);
 }

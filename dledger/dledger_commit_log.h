@@ -114,6 +114,7 @@ struct dledger_state {
     uint64_t turn_us_max; /* longest loop turn seen */
     bool failed;
     bool removed; /* from the group */
+    uint64_t forced_recoveries; /* how often the group was made anew by force */
     bool slow_disk; /* its syncs took much longer than the others' while it led */
     bool disk_full;
     uint64_t scrub_passes;   /* over the whole log, in this run */

@@ -728,17 +728,15 @@ static void on_timer(uv_timer_t *timer)
     struct peer_network *network = timer->data;
     uint64_t now = uv_now(network->loop);
     struct peer_connection *next;
-    /* Nobody may think of dialling us: an empty node may stand at another place of the list than it has in the group, and one that was removed while it was
-     * down hears so only if it asks. */
-    bool knocks;
-    if (!replica_is_stranger(network->replica) && replica_knows_leader(network->replica))
-        network->alone_since_ms = now;
-    knocks = now - network->alone_since_ms > KNOCK_MS;
-
     for (int i = 0; i < DLEDGER_MEMBERS_MAX; i++) {
         struct peer_link *link = &network->links[i];
         if (!link_used(network, link))
             continue;
+        if (link->connection != NULL)
+            link->seen_ms = now;
+        /* Those before us dial us, but may not think of it: an empty node may stand at another place of the list than it has in the group, and one that was
+         * removed while it was down hears so only if it asks, be it that others who were removed elect it. */
+        bool knocks = now - link->seen_ms > KNOCK_MS;
         if ((link->id > network->replica->id || knocks) && link->connection == NULL && link->dialing == NULL && now >= link->next_dial_ms)
             start_dial(network, link, false);
         if (link->id < network->replica->id && link->connection == NULL && link->probe == NULL && now < link->probe_until_ms)
@@ -779,6 +777,7 @@ static void forget_member(struct peer_network *network, struct peer_link *link)
         network->callbacks.lost(network->callbacks.context, link->id);
     link->refusal[0] = '\0';
     link->next_dial_ms = 0;
+    link->seen_ms = uv_now(network->loop);
     link->probe_until_ms = 0;
     link->backoff_ms = DIAL_BACKOFF_MIN_MS;
 }
@@ -822,12 +821,12 @@ int peer_network_open(struct peer_network *network, uv_loop_t *loop, struct repl
         network->links[i].network = network;
         network->links[i].id = (uint64_t)i + 1;
         network->links[i].backoff_ms = DIAL_BACKOFF_MIN_MS;
+        network->links[i].seen_ms = uv_now(loop);
     }
     note_members(network, true);
     uv_timer_init(loop, &network->timer);
     network->timer.data = network;
     network->open_handles = 1;
-    network->alone_since_ms = uv_now(loop);
     if (self->address[0] == '\0')
         return 0; /* a group of one that never meant to be more */
     if (!peer_address_split(self->address, host, sizeof host, port, sizeof port))

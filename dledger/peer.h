@@ -38,6 +38,7 @@ struct peer_link {
     struct peer_connection *probe;      /* connect that only asks whether the process is there */
     uint64_t probe_until_ms;            /* ask again until then: a dying process may close its port last */
     uint64_t next_dial_ms;              /* uv_now() */
+    uint64_t seen_ms;                   /* when it was connected last */
     uint32_t backoff_ms;
     char member_id[16];                 /* whose link it is; the table of members may change */
     char member_address[128];
@@ -56,7 +57,6 @@ struct peer_network {
     unsigned strangers;
     unsigned dledger_connections; /* of these */
     uint64_t connection_ids;
-    uint64_t alone_since_ms; /* since when no leader is known */
     bool closing;
     unsigned open_handles;
     void (*closed)(void *argument);

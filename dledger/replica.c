@@ -236,6 +236,22 @@ int replica_leader_member(const struct replica *replica)
     return (int)replica->known_leader - 1;
 }
 
+static void say_no_leader(const struct replica *replica, char *why, size_t size)
+{
+    int voters = 0, up = 0;
+
+    for (int i = 0; i < replica->member_count; i++) {
+        const struct dledger_member *member = &replica->members[i];
+        voters += member->raft_id != 0 && member->voter;
+        up += member->raft_id != 0 && member->voter && (member->self || replica->peers[i].connected);
+    }
+    if (up > voters / 2)
+        snprintf(why, size, "no leader in group %s", replica->options.group);
+    else
+        snprintf(why, size, "no leader in group %s: %d of its %d voters up, %d needed; when the others are lost for good: mqbroker --force-new-group (docs/group.md)",
+                 replica->options.group, up, voters, voters / 2 + 1);
+}
+
 const char *replica_why_not(const struct replica *replica)
 {
     char *why = (char *)(uintptr_t)replica->why_not;
@@ -261,7 +277,7 @@ const char *replica_why_not(const struct replica *replica)
     else if (replica->phase == REPLICA_MUTE)
         snprintf(why, size, "this node is catching up with the group");
     else if (replica->known_leader == 0)
-        snprintf(why, size, "no leader in group %s", replica->options.group);
+        say_no_leader(replica, why, size);
     else if (replica->known_leader != replica->id)
         snprintf(why, size, "not the leader, the leader is %s", replica->members[replica->known_leader - 1].id);
     else if (!replica->accepting)
@@ -301,6 +317,7 @@ void replica_state(const struct replica *replica, struct dledger_state *state)
         .repaired_entries = replica->repaired_entries,
         .removed = replica->phase == REPLICA_REMOVED,
         .slow_disk = replica_is_slow(replica),
+        .forced_recoveries = replica_generation(replica),
     };
     switch (replica->driver.started && !replica->driver.failed ? raft_state(raft) : RAFT_UNAVAILABLE) {
     case RAFT_FOLLOWER:

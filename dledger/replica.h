@@ -124,6 +124,7 @@ struct replica {
     struct dledger_member self_listed;
     raft_index seen_committed, seen_uncommitted; /* configurations that members were made from */
     raft_index group_index;                      /* newest configuration that a running member told us of, while we have no log of our own */
+    uint64_t group_generation;                   /* ... and the generation of that member */
     bool not_added;                              /* ... and we do not stand in it */
     bool half_filled;                            /* our log ends before the configuration that we stand in */
     struct replica_peer peers[DLEDGER_MEMBERS_MAX];
@@ -260,7 +261,6 @@ void replica_hear_configuration(struct replica *replica, const struct peer_hello
 const char *replica_check_hello(struct replica *replica, struct peer_hello *hello);
 /* Empty and not yet running: which number it has is for the others to say. */
 bool replica_is_stranger(const struct replica *replica);
-bool replica_knows_leader(const struct replica *replica);
 /* Members, without holes. */
 int replica_group_size(const struct replica *replica);
 

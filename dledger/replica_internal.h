@@ -28,7 +28,16 @@ void replica_path(const struct replica *replica, const char *name, char *out, si
 /* Final: the first error stays. */
 void replica_fail(struct replica *replica, const struct error *error);
 
+/* How often the group was made anew by force: each time begins a generation of terms that no election reaches (new_group.h). */
+#define REPLICA_GENERATION_SHIFT 32
+static inline uint64_t replica_generation(const struct replica *replica)
+{
+    return replica->ledger.last_term >> REPLICA_GENERATION_SHIFT;
+}
+
 /* ---- replica_start.c ---- */
+/* Takes the newest configuration at or below committed into replica->configuration. */
+int replica_find_configuration(struct replica *replica, raft_index committed, struct error *error);
 /* Runs from here on: the log is whole up to `committed` (0: only the first entry is known). */
 int replica_start_driver(struct replica *replica, raft_index committed, struct error *error);
 /* The first start of the whole group. ERROR_NO_SPACE: nothing was written. */
@@ -104,6 +113,7 @@ bool replica_trim_wants_snapshot(const struct replica *replica);
 void replica_trim_plan(const struct replica *replica, char *path, size_t size);
 void replica_trim_run(struct replica_save *save); /* any thread */
 void replica_trimmed(struct replica *replica, const struct replica_save *save);
+
 /* ---- replica_slow_disk.c ---- */
 /* A sync was handed out; the commit index moved; it has come back. */
 void replica_slow_sync_begins(struct replica *replica);
@@ -128,6 +138,8 @@ void replica_review_configuration(struct replica *replica);
 int replica_place_of(const struct replica *replica, struct slice id);
 /* The configuration of the first start: the same bytes on every node. */
 int replica_first_configuration(struct replica *replica, struct buffer *out);
+/* One with this member alone in it. */
+int replica_sole_configuration(struct replica *replica, struct buffer *out);
 /* The committed one, encoded with all ids and addresses. False: there is none. */
 bool replica_encode_members(struct replica *replica, struct buffer *out);
 

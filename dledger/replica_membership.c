@@ -192,6 +192,15 @@ static int add_named(struct raft_configuration *configuration, raft_id number, c
     return raft_configuration_add(configuration, number, text, role);
 }
 
+int replica_sole_configuration(struct replica *replica, struct buffer *out)
+{
+    const struct dledger_member *self = &replica->members[replica->id - 1];
+    struct raft_configuration sole;
+
+    raft_configuration_init(&sole);
+    return encode_and_close(&sole, add_named(&sole, self->raft_id, self->id, self->address, RAFT_VOTER), out);
+}
+
 static bool decode(struct slice encoded, struct raft_configuration *configuration)
 {
     struct raft_buffer buffer = {(void *)(uintptr_t)encoded.data, encoded.size};
@@ -282,11 +291,6 @@ bool replica_is_stranger(const struct replica *replica)
     return (replica->ledger.last_index < 0 || replica->half_filled) && (replica->phase == REPLICA_WAITING || replica->phase == REPLICA_MUTE);
 }
 
-bool replica_knows_leader(const struct replica *replica)
-{
-    return raft_driver_leader((struct raft_driver *)(uintptr_t)&replica->driver) != 0;
-}
-
 bool replica_encode_members(struct replica *replica, struct buffer *out)
 {
     struct raft_configuration named;
@@ -317,17 +321,31 @@ void replica_hear_configuration(struct replica *replica, const struct peer_hello
     if (replica->driver.started && replica->driver.raft.configuration_uncommitted_index > known)
         known = replica->driver.raft.configuration_uncommitted_index;
     bool stranger = replica_is_stranger(replica);
+    /* What a member says that was there before the group was made anew by force is of a group that is no more; and whoever is of the new one is right,
+     * however short its log. */
+    uint64_t generation = hello->last_term >> REPLICA_GENERATION_SHIFT;
+    uint64_t ours = stranger ? replica->group_generation : replica_generation(replica);
+    if (generation < ours)
+        return;
+    if (generation > ours && stranger)
+        replica->group_index = 0;
+    else if (generation > ours)
+        known = 0;
     if (hello->configuration_index <= (stranger ? replica->group_index : known) || !decode(slice_of(hello->configuration, hello->configuration_size), &configuration))
         return;
     bool member = stands_in(&configuration, replica->options.self_id);
     if (stranger) {
         replica->group_index = hello->configuration_index;
+        replica->group_generation = generation;
         if (replica->not_added == member || !member)
             LOG_INFO("%s tells of group %s: %s", hello->self_id, replica->options.group, member ? "this node is a member" : "this node is none yet");
         replica->not_added = !member;
         if (member)
             make_table(replica, &configuration, NULL);
     } else if (!member) {
+        if (generation > ours)
+            LOG_ERROR("group %s was made anew by force, without this node: what it holds behind the end of that log is of the old group, and lost to it",
+                      replica->options.group);
         set_removed(replica, hello->configuration_index);
     }
     raft_configuration_close(&configuration);

@@ -12,9 +12,9 @@
 #include "store/log_sink.h"
 #include "store/seeded_bug.h"
 
-/* Newest configuration entry at or below committed. The checkpoint holds the newest one of all that had been applied when it was made, so only
- * entries behind both are looked at: a start does not read the whole log for it. */
-static int find_configuration(struct replica *replica, raft_index committed, struct error *error)
+/* The checkpoint holds the newest one of all that had been applied when it was made, so only entries behind both are looked at: a start does not read the
+ * whole log for it. */
+int replica_find_configuration(struct replica *replica, raft_index committed, struct error *error)
 {
     const struct checkpoint *checkpoint = &replica->checkpoint;
     raft_index from = 1;
@@ -79,7 +79,7 @@ int replica_start_driver(struct replica *replica, raft_index committed, struct e
 
     if (committed == 0)
         committed = 1; /* entry 1 is the configuration that every member wrote at the first start */
-    rv = find_configuration(replica, committed, error);
+    rv = replica_find_configuration(replica, committed, error);
     /* A mute member may have fetched entries of a term in which it never voted. */
     if (rv == 0 && replica->phase == REPLICA_MUTE && replica->votes.term < replica->ledger.last_term)
         rv = vote_file_save(&replica->votes, replica->ledger.last_term, 0, error);
@@ -330,7 +330,7 @@ int replica_start(struct replica *replica, struct message_store *store, struct e
     replica->driver_ready = true;
     if (replica->ledger.last_index >= 0) {
         raft_index known = committed == 0 ? 1 : committed; /* every member wrote the first entry */
-        rv = find_configuration(replica, known, error);
+        rv = replica_find_configuration(replica, known, error);
         if (rv == 0)
             rv = replica_know_members(replica, known, false, error);
         if (rv != 0 && !replica_must_repair(replica))
@@ -363,6 +363,9 @@ int replica_begin(struct replica *replica, struct error *error)
     int size = replica_group_size(replica);
     int rv = 0;
 
+    if (replica_generation(replica) > 0)
+        LOG_WARN("group %s was made anew by force, %llu time(s): messages that were acknowledged before may be missing", replica->options.group,
+                 (unsigned long long)replica_generation(replica));
     replica->mute_reason = PEER_NOT_MUTE;
     if (replica->ledger.last_index < 0 || (size == 1 && replica->ledger.last_index == 0 && !replica->votes.existed)) {
         replica->phase = REPLICA_WAITING;

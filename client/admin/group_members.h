@@ -21,6 +21,7 @@ struct group_member {
     bool named;               /* the leader counts it among its members */
     bool learner;             /* without a vote, as the leader says */
     bool failed, disk_full;
+    int64_t forced; /* times that the group was made anew by force */
 };
 
 struct group_members {

@@ -119,6 +119,7 @@ static void take_table(struct group_members *members, const struct admin_target 
     member->up_since_ms = number_of(table, "raftUpSince", 0);
     member->failed = flag_of(table, "raftFailed");
     member->disk_full = flag_of(table, "raftDiskFull");
+    member->forced = number_of(table, "raftForcedRecoveries", 0);
     bool leads = strcmp(member->role, "LEADER") == 0;
     for (size_t i = 0; i < table->pair_count; i++) {
         static const char prefix[] = "raftMember_";
@@ -319,6 +320,9 @@ static void print_table(const struct group_members *members, bool *good)
         else
             printf("Leader %s, %zu of %zu members in sync%s.\n", verdict.leader->id, verdict.in_sync, verdict.members,
                    verdict.good ? "" : ": no majority");
+        if (verdict.leader != NULL && verdict.leader->forced > 0)
+            printf("Made anew by force %lld time%s: what only the lost members had is not in it.\n", (long long)verdict.leader->forced,
+                   verdict.leader->forced == 1 ? "" : "s");
         *good = *good && verdict.good;
     }
 }
@@ -374,6 +378,7 @@ static void print_json(const struct group_members *members, bool *good)
         json_write_member_text(&writer, "leader", verdict.leader != NULL ? verdict.leader->id : "");
         json_write_member_bool(&writer, "good", verdict.good);
         json_write_member_i64(&writer, "inSync", (int64_t)verdict.in_sync);
+        json_write_member_i64(&writer, "forcedRecoveries", verdict.leader != NULL ? verdict.leader->forced : 0);
         json_write_key(&writer, "members");
         json_write_begin_array(&writer);
         for (size_t i = begin; i < end; i++)

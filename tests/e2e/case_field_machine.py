@@ -138,19 +138,23 @@ def q2_dashes_in_host_names_and_long_ids():
 
 @case
 def q3_a_peer_moves_to_another_address():
-    """Q3: a member's name points elsewhere while its peers run: they reach it there, without a restart of theirs."""
+    """Q3: a member's name points elsewhere while its peers run: they reach it there, without a restart of theirs. It cannot reach them."""
     cluster = Cluster(durability="A")
     library, hosts = os.path.join(cluster.folder, "odd.so"), os.path.join(cluster.folder, "hosts")
     source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "odd_machine.c")
     built = subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, source, "-ldl"], capture_output=True, text=True, check=False)
     check(built.returncode == 0, lambda: built.stderr)
 
+    def write(path, others, third):
+        with open(path + ".new", "w", encoding="ascii") as file:
+            file.write(f"host-0 {others}\nhost-1 {others}\nhost-2 {third}\n")
+        os.replace(path + ".new", path)
+
     def move(address):
-        with open(hosts + ".new", "w", encoding="ascii") as file:
-            file.write(f"the-third-host {address}\n")
-        os.replace(hosts + ".new", hosts)
+        write(hosts, "127.0.0.1", address)
     move("127.0.0.1")
-    peers = ";".join(f"n{i}-{'the-third-host' if i == 2 else '127.0.0.1'}:{cluster.base + 200 + i}" for i in range(3))
+    write(hosts + ".2", "240.0.0.1", "127.0.0.1")
+    peers = ";".join(f"n{i}-host-{i}:{cluster.base + 200 + i}" for i in range(3))
     cluster.settings.append(f"dLegerPeers={peers}")
     os.environ["LEDGERMQ_WRAP"] = f"env LD_PRELOAD={library} ODD_HOSTS={hosts}"
     try:
@@ -158,13 +162,14 @@ def q3_a_peer_moves_to_another_address():
             cluster.create_topic("T", 1)
             move("240.0.0.1")  # of no machine
             cluster.kill(2)
+            os.environ["LEDGERMQ_WRAP"] = f"env LD_PRELOAD={library} ODD_HOSTS={hosts}.2"
             cluster.restart(2)
             leader = cluster.leader()
             check(leader != 2, "who cannot be reached leads")
 
             def connected():
                 return cluster.runtime_table(leader)["raftMember_n2"].split(",")[4] == "true"
-            time.sleep(0.7)
+            time.sleep(1.5)
             check(not connected(), "the old address still serves")
             move("127.0.0.2")
             took = wait_for("the member at its new address", 5, connected)[1]
