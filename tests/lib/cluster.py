@@ -29,13 +29,18 @@ def check(condition, text):
 
 
 def wait_for(what, seconds, condition):
-    """Polls; returns the first true value, and how long it took."""
+    """Polls; returns the first true value, and how long it took. A connection that is refused, reset or silent is "not yet": nodes come and go."""
     start = time.monotonic()
     while True:
-        value = condition()
+        lost = None
+        try:
+            value = condition()
+        except (ConnectionError, TimeoutError) as error:
+            value, lost = None, error
         if value:
             return value, time.monotonic() - start
-        check(time.monotonic() - start < seconds * PATIENCE, f"{what}: not within {seconds * PATIENCE:.0f} s")
+        check(time.monotonic() - start < seconds * PATIENCE, lambda error=lost: f"{what}: not within {seconds * PATIENCE:.0f} s"
+              + (f"; the last try ended with: {error}" if error else ""))
         time.sleep(0.01)
 
 
