@@ -303,14 +303,3 @@ def mqload_verify(context, cluster, topic, acks):
     done = subprocess.run([context.mqload, "verify", "--namesrv", cluster.namesrv_list, "--topic", topic, "--acks", acks], stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False)
     return done.returncode, done.stdout.strip()
-
-
-def build_mqload(judge, folder):
-    """The judge's generator, or None where there is none."""
-    source = os.path.join(judge, "load") if judge else ""
-    if not os.path.isdir(source):
-        return None
-    done = subprocess.run(["make", "-s", "-C", source, f"BUILD={folder}"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True, check=False)
-    check(done.returncode == 0, lambda: f"mqload: {done.stdout.strip()[-500:]}")
-    return os.path.join(folder, "mqload")

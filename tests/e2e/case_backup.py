@@ -3,9 +3,10 @@ import os
 import shutil
 import subprocess
 
+import mqload
 import remoting
 from cluster import BIN, Cluster, Load, check, sequence_of, wait_for
-from e2e import case, rounds
+from e2e import Skipped, case, rounds
 
 
 def mqadmin(cluster, *arguments):
@@ -70,3 +71,38 @@ def backup_of_a_running_group_and_restore():
             check(fresh.send("T", 0, b"after", node=fresh.leader(but=new)).code == 0, "a restored follower cannot lead")
             notes.append(f"class {durability}: {len(before)} acknowledged before, {len(seen)} in the copy")
     return "; ".join(notes)
+
+
+@case
+def a_restored_backup_is_what_was_acknowledged():
+    """The judges' checker reads a restored group: what its generator had acknowledged before the backup began is there, where it was said to be. Another
+    load goes on over the backup. The checker is not blind: the group holds a message more at its end, which it must find."""
+    seconds = rounds(2, 3, 60)
+    with Cluster(durability="B") as cluster:
+        program = mqload.build(os.environ.get("JUDGE_DIR", ""), os.path.join(cluster.folder, "mqload"))
+        if program is None:
+            raise Skipped("JUDGE_DIR, with the load generator, is not there")
+        acks, folder = os.path.join(cluster.folder, "acks"), os.path.join(cluster.folder, "copy")
+
+        def run(*arguments):
+            return subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=(60 + seconds) * remoting.PATIENCE)
+        cluster.create_topic("Beside", 2)
+        load = Load(cluster, "Beside", 2)
+        load.start()
+        said = run("failover", "--namesrv", cluster.namesrv_addr, "--brokers", ",".join(cluster.broker(i) for i in range(3)), "--topic", "Judged",
+                   "--queues", 4, "--window", 16, "--duration", seconds, "--acks", acks)
+        check(said.returncode == 0, f"mqload failover: {said.stdout}{said.stderr}")
+        done = mqadmin(cluster, "backup", "-f", folder)
+        check(done.returncode == 0, f"{done.stdout}{done.stderr}")
+        load.stop()
+        with restored(folder, "B") as fresh:
+            fresh.leader(30)
+
+            def verify():
+                return run("verify", "--namesrv", fresh.namesrv_addr, "--topic", "Judged", "--queues", 4, "--acks", acks)
+            said = verify()
+            check(said.returncode == 0, f"mqload verify: {said.stdout}{said.stderr}")
+            check(fresh.send("Judged", 0, b"nobody acknowledged this").code == 0, "send")
+            blind = verify()
+            check(blind.returncode != 0, f"the checker passes a message that is none of its own: {blind.stdout}{blind.stderr}")
+        return said.stdout.strip().replace("\n", "; ")[:200]
