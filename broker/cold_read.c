@@ -56,6 +56,28 @@ static bool is_sound(struct env *env, struct mapped_file *file, uint64_t offset,
     return crc == entry.body_crc;
 }
 
+/* Records that are close together come with one request to the disk, and with what is behind them up to a whole block: who reads a log from some point on
+ * will want that next. A record that stands alone comes alone. */
+static void prefetch(struct cold_read *read)
+{
+    for (uint32_t i = 0; i < read->count;) {
+        struct mapped_file *file = read->items[i].pinned;
+        uint64_t begin = (uint64_t)read->items[i].physical_offset - file->start;
+        uint64_t end = begin + read->items[i].size;
+        uint32_t first = i;
+        for (i++; i < read->count && read->items[i].pinned == file; i++) {
+            uint64_t next = (uint64_t)read->items[i].physical_offset - file->start;
+            if (next < end || next - end > LIMIT_COLD_GAP_BYTES)
+                break;
+            end = next + read->items[i].size;
+        }
+        begin = begin > LEDGER_ENTRY_HEADER_SIZE ? begin - LEDGER_ENTRY_HEADER_SIZE : 0;
+        if (i > first + 1)
+            end = (end + LIMIT_COLD_BLOCK_BYTES - 1) / LIMIT_COLD_BLOCK_BYTES * LIMIT_COLD_BLOCK_BYTES;
+        env_prefetch(&read->reader->broker->env, file->file, begin, end - begin);
+    }
+}
+
 /* Pool thread. The files stay because they are pinned; the list of files may change meanwhile and is not looked at. */
 static void run(uv_work_t *work)
 {
@@ -63,6 +85,8 @@ static void run(uv_work_t *work)
     size_t at = 0;
     if (read->pages.file != NULL)
         message_store_read_pages(&read->pages);
+    if (read->code == 0)
+        prefetch(read);
     for (uint32_t i = 0; i < read->count && read->code == 0; i++) {
         struct mapped_file *file = read->items[i].pinned;
         uint32_t size = read->items[i].size;

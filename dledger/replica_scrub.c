@@ -60,6 +60,7 @@ void replica_scrub_run(struct replica_scrub *scrub)
         uint64_t left = scrub->file_size - scrub->offset;
         size_t size = left < want ? (size_t)left : want;
         uint8_t *bytes = malloc(size == 0 ? 1 : size);
+        env_prefetch(scrub->env, scrub->file->file, scrub->offset, size);
         ssize_t got = bytes == NULL ? -ENOMEM : env_read(scrub->env, scrub->file->file, bytes, size, scrub->offset);
         if (got < 0 || (size_t)got != size) {
             scrub->result = got < 0 ? (int)got : -EIO;

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,7 @@
 
 struct env_file {
     int fd;
+    atomic_bool exact; /* the kernel was told to read nothing ahead */
 };
 
 static int real_open(struct env *env, const char *path, unsigned flags, struct env_file **out)
@@ -37,6 +39,7 @@ static int real_open(struct env *env, const char *path, unsigned flags, struct e
     struct env_file *file = malloc(sizeof *file);
     if (file == NULL)
         return -ENOMEM;
+    atomic_init(&file->exact, false);
     do {
         file->fd = open(path, mode | O_CLOEXEC, 0644);
     } while (file->fd < 0 && errno == EINTR);
@@ -131,6 +134,16 @@ static ssize_t real_read(struct env *env, struct env_file *file, void *out, size
         done += (size_t)n;
     }
     return (ssize_t)done;
+}
+
+static void real_prefetch(struct env *env, struct env_file *file, uint64_t offset, uint64_t size)
+{
+    (void)env;
+    if (offset > INT64_MAX || size > INT64_MAX - offset || size == 0)
+        return;
+    if (!atomic_exchange(&file->exact, true))
+        posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM);
+    posix_fadvise(file->fd, (off_t)offset, (off_t)size, POSIX_FADV_WILLNEED);
 }
 
 static int real_sync(struct env *env, struct env_file *file)
@@ -419,6 +432,7 @@ void env_real_init(struct env *env)
         .close = real_close,
         .write = real_write,
         .read = real_read,
+        .prefetch = real_prefetch,
         .sync = real_sync,
         .size = real_size,
         .truncate = real_truncate,

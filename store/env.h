@@ -30,6 +30,9 @@ struct env_ops {
     int (*write)(struct env *env, struct env_file *file, const struct iovec *iov, int count, uint64_t offset);
     /* Bytes read (short only at end of file) or negative errno. */
     ssize_t (*read)(struct env *env, struct env_file *file, void *out, size_t size, uint64_t offset);
+    /* May be NULL. Starts to bring a range into memory, for reads of it that follow. Of that file the kernel reads nothing ahead by itself from then on: its
+     * windows grow to the disk's read_ahead_kb, which may be 8 MiB, and every sync waits behind one. */
+    void (*prefetch)(struct env *env, struct env_file *file, uint64_t offset, uint64_t size);
     int (*sync)(struct env *env, struct env_file *file); /* fdatasync */
     int (*size)(struct env *env, struct env_file *file, uint64_t *size);
     int (*truncate)(struct env *env, struct env_file *file, uint64_t size);
@@ -91,6 +94,11 @@ static inline int env_writev(struct env *env, struct env_file *file, const struc
 static inline ssize_t env_read(struct env *env, struct env_file *file, void *out, size_t size, uint64_t offset)
 {
     return env->ops->read(env, file, out, size, offset);
+}
+static inline void env_prefetch(struct env *env, struct env_file *file, uint64_t offset, uint64_t size)
+{
+    if (env->ops->prefetch != NULL)
+        env->ops->prefetch(env, file, offset, size);
 }
 static inline int env_sync(struct env *env, struct env_file *file)
 {

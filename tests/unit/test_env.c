@@ -199,6 +199,40 @@ START_TEST(memory_of_mappings)
 }
 END_TEST
 
+/* What is asked for, and not the megabytes that the kernel would read ahead of one who reads from the front. */
+START_TEST(reads_ahead_are_exact)
+{
+    struct env_file *file;
+    int error_number = 0;
+    const size_t size = 16 << 20, piece = 256 << 10;
+    uint8_t *bytes = malloc(size);
+    ck_assert_ptr_nonnull(bytes);
+    memset(bytes, 7, size);
+    ck_assert_int_eq(env_open(&env, path_of("f"), ENV_WRITE | ENV_CREATE, &file), 0);
+    ck_assert_int_eq(env_write(&env, file, bytes, size, 0), 0);
+    ck_assert_int_eq(env_sync(&env, file), 0);
+    int descriptor = open(path_of("f"), O_RDONLY);
+    ck_assert_int_eq(posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED), 0);
+    close(descriptor);
+    uint8_t *map = env.ops->map(&env, file, size, true, &error_number);
+    ck_assert_ptr_nonnull(map);
+    bool evicted = !env.ops->resident(&env, map, size) && !env.ops->resident(&env, map + size - 4096, 1);
+    for (size_t at = 0; at < 8 * piece; at += piece) {
+        env_prefetch(&env, file, at, piece);
+        ck_assert_int_eq(env_read(&env, file, bytes, piece, at), (ssize_t)piece);
+        ck_assert_uint_eq(bytes[piece - 1], 7);
+    }
+    ck_assert(env.ops->resident(&env, map, 8 * piece));
+    for (size_t at = 9 * piece; evicted && at < size; at += piece) /* one piece of grace: how large the kernel's pages are is its own business */
+        ck_assert(!env.ops->resident(&env, map + at, piece));
+    env_prefetch(&env, file, size + 5000, 300000); /* behind the end: nothing happens */
+    env_prefetch(&env, file, UINT64_MAX, 1);
+    env.ops->unmap(&env, map, size);
+    env_close(&env, file);
+    free(bytes);
+}
+END_TEST
+
 START_TEST(directories)
 {
     struct env_file *file;
@@ -369,6 +403,7 @@ int main(void)
     tcase_add_test(tcase, allocate_keeps_content);
     tcase_add_test(tcase, mappings);
     tcase_add_test(tcase, memory_of_mappings);
+    tcase_add_test(tcase, reads_ahead_are_exact);
     tcase_add_test(tcase, directories);
     tcase_add_test(tcase, lock);
     tcase_add_test(tcase, clocks_and_chance);
