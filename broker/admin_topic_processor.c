@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "broker/broker.h"
+#include "broker/broker_stats.h"
 #include "broker/client_registry.h"
 #include "broker/consumer_offset.h"
 #include "broker/metadata.h"
@@ -96,6 +97,7 @@ static void update_and_create_topic(struct broker *broker, struct request *reque
         return;
     }
     if (broker->topics->count >= TOPIC_CONFIG_TABLE_MAX && topic_config_find(broker->topics, header.topic) == NULL) {
+        broker_stats_limit_hit(broker->stats, LIMIT_HIT_TOPICS);
         reply_simple(broker, &request->reply_to, RESPONSE_SYSTEM_ERROR, "this broker holds %u topics, which is the limit",
                      TOPIC_CONFIG_TABLE_MAX);
         return;

@@ -51,6 +51,12 @@ static const char *const limit_names[LIMIT_HIT_COUNT] = {
     [LIMIT_HIT_PARKED] = "limit_parkedRequests",      [LIMIT_HIT_FORWARDED] = "limit_forwardedRequests",
     [LIMIT_HIT_CONNECTION_SENDS] = "limit_connectionSends", [LIMIT_HIT_MEMORY] = "limit_bufferMemory",
     [LIMIT_HIT_DISK] = "limit_diskSpace",
+    [LIMIT_HIT_HALVES] = "limit_halfMessages",        [LIMIT_HIT_TRANSACTION_ENDS] = "limit_transactionEnds",
+    [LIMIT_HIT_RESUMED_CHECKS] = "limit_resumedChecks", [LIMIT_HIT_SQL_BYTES] = "limit_sqlBytes",
+    [LIMIT_HIT_METADATA] = "limit_metadataRecords",   [LIMIT_HIT_TOPICS] = "limit_topics",
+    [LIMIT_HIT_GROUPS] = "limit_groups",              [LIMIT_HIT_OFFSETS] = "limit_offsets",
+    [LIMIT_HIT_QUEUE_LOCKS] = "limit_queueLocks",     [LIMIT_HIT_CLIENTS] = "limit_clients",
+    [LIMIT_HIT_CLIENT_CALLS] = "limit_clientCalls",
 };
 
 struct sample {
@@ -161,7 +167,14 @@ void broker_stats_get(struct broker_stats *stats, bool found, uint32_t messages,
 
 void broker_stats_limit_hit(struct broker_stats *stats, enum broker_limit_counter which)
 {
-    stats->limits[which]++;
+    if (stats != NULL) /* tables are tested without the rest of a broker */
+        stats->limits[which]++;
+}
+
+int broker_stats_busy(struct broker_stats *stats, enum broker_limit_counter which)
+{
+    broker_stats_limit_hit(stats, which);
+    return ERROR_BUSY;
 }
 
 static void take_sample(struct broker_stats *stats)

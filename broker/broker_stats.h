@@ -43,6 +43,17 @@ enum broker_limit_counter {
     LIMIT_HIT_CONNECTION_SENDS,
     LIMIT_HIT_MEMORY,
     LIMIT_HIT_DISK, /* above diskSpaceWarningLevelRatio */
+    LIMIT_HIT_HALVES,
+    LIMIT_HIT_TRANSACTION_ENDS,
+    LIMIT_HIT_RESUMED_CHECKS,
+    LIMIT_HIT_SQL_BYTES,
+    LIMIT_HIT_METADATA,      /* records that are not committed yet */
+    LIMIT_HIT_TOPICS,
+    LIMIT_HIT_GROUPS,
+    LIMIT_HIT_OFFSETS,
+    LIMIT_HIT_QUEUE_LOCKS,
+    LIMIT_HIT_CLIENTS,       /* a heart-beat found no room for its client */
+    LIMIT_HIT_CLIENT_CALLS,
     LIMIT_HIT_COUNT
 };
 
@@ -60,6 +71,8 @@ void broker_stats_put_failed(struct broker_stats *stats);
 /* A pull was looked up: found or not, how many messages, microseconds. */
 void broker_stats_get(struct broker_stats *stats, bool found, uint32_t messages, uint64_t bytes, uint64_t microseconds);
 void broker_stats_limit_hit(struct broker_stats *stats, enum broker_limit_counter which);
+/* The same; returns ERROR_BUSY. */
+int broker_stats_busy(struct broker_stats *stats, enum broker_limit_counter which);
 void broker_stats_runtime_table(struct broker *broker, const struct broker_stats_sink *sink);
 void broker_stats_close(struct broker_stats *stats); /* timer is closed by the loop later; free after the loop ran */
 void broker_stats_free(struct broker_stats *stats);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "broker/broker.h"
+#include "broker/broker_stats.h"
 #include "broker/connection.h"
 #include "broker/hash_table.h"
 #include "broker/limits.h"
@@ -106,7 +107,7 @@ int client_call_begin(struct broker *broker, uint64_t connection_id, int32_t cod
     if (connection == NULL)
         return ERROR_CONNECTION;
     if (table->count >= LIMIT_CLIENT_CALLS)
-        return ERROR_BUSY;
+        return broker_stats_busy(broker->stats, LIMIT_HIT_CLIENT_CALLS);
     struct client_call *call = calloc(1, sizeof *call);
     if (call == NULL)
         return ERROR_NO_MEMORY;

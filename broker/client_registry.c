@@ -11,6 +11,7 @@
 #include <uv.h>
 
 #include "broker/broker.h"
+#include "broker/broker_stats.h"
 #include "broker/connection.h"
 #include "broker/listener.h"
 #include "broker/log.h"
@@ -425,6 +426,8 @@ static void take_program(struct broker *broker, const struct client_group *group
         old->program = NULL;
     } else {
         subscription->program = sql_program_new(subscription->data.sub_string, &error);
+        if (subscription->program == NULL && error.code == ERROR_BUSY)
+            broker_stats_limit_hit(broker->stats, LIMIT_HIT_SQL_BYTES);
     }
     if (subscription->program != NULL)
         subscription->program_version = subscription->data.sub_version;
@@ -498,7 +501,7 @@ static bool update_subscriptions(struct broker *broker, struct client_group *gro
             }
         }
         if (subscription == NULL) {
-            *code = ERROR_BUSY;
+            *code = broker_stats_busy(broker->stats, LIMIT_HIT_CLIENTS);
             continue;
         }
         take_program(broker, group, subscription, old);
@@ -574,7 +577,7 @@ int client_registry_heart_beat(struct broker *broker, const struct request *requ
         if (name.size == 0 || name.size > SUBSCRIPTION_GROUP_NAME_MAX)
             code = ERROR_INVALID;
         else if (bind_channel(broker, request, false, name, data->client_id, &is_new) == NULL)
-            code = ERROR_BUSY;
+            code = broker_stats_busy(broker->stats, LIMIT_HIT_CLIENTS);
     }
     for (size_t i = 0; i < data->consumer_count; i++) {
         const struct consumer_data *consumer = &data->consumers[i];
@@ -585,7 +588,7 @@ int client_registry_heart_beat(struct broker *broker, const struct request *requ
         }
         struct client_channel *channel = bind_channel(broker, request, true, name, data->client_id, &is_new);
         if (channel == NULL) {
-            code = ERROR_BUSY;
+            code = broker_stats_busy(broker->stats, LIMIT_HIT_CLIENTS);
             continue;
         }
         struct client_group *group = channel->group;

@@ -13,6 +13,7 @@
 #include <uv.h>
 
 #include "broker/broker.h"
+#include "broker/broker_stats.h"
 #include "broker/group_queue_key.h"
 #include "broker/metadata.h"
 #include "broker/offset_reset.h"
@@ -299,6 +300,8 @@ void consumer_offset_commit(struct broker *broker, struct slice group, struct sl
         consumer_offset_flush(broker);
         rv = pending_put(table, group, topic, queue_id, offset, env_monotonic_us(&broker->env));
     }
+    if (rv == ERROR_BUSY)
+        broker_stats_limit_hit(broker->stats, LIMIT_HIT_OFFSETS);
     if (rv != 0)
         table->dropped++;
     else
@@ -358,7 +361,7 @@ static int put_and_wait(struct broker *broker, struct slice group, struct slice 
     if (!metadata_leads(broker))
         return ERROR_NOT_LEADER;
     if (table->key_count >= CONSUMER_OFFSET_KEYS_MAX && consumer_offset_find_entry(table, group, topic) == NULL)
-        return ERROR_BUSY;
+        return broker_stats_busy(broker->stats, LIMIT_HIT_OFFSETS);
     if (table->pending_count >= CONSUMER_OFFSET_PENDING_MAX)
         consumer_offset_flush(broker);
     int rv = pending_put(table, group, topic, queue_id, offset, env_monotonic_us(&broker->env));

@@ -351,6 +351,7 @@ static void end_transaction(struct broker *broker, struct request *request)
     }
     struct end_transaction *end = take_end(transaction_ends(broker->transactions));
     if (end == NULL) {
+        broker_stats_limit_hit(broker->stats, LIMIT_HIT_TRANSACTION_ENDS);
         reply_simple(broker, &request->reply_to, RESPONSE_SERVICE_NOT_AVAILABLE, "limit reached: too many transactions are being ended");
         return;
     }

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "broker/broker.h"
+#include "broker/broker_stats.h"
 #include "broker/consumer_offset.h"
 #include "broker/metadata_export.h"
 #include "broker/pull_hold.h"
@@ -74,7 +75,7 @@ int metadata_submit(struct broker *broker, Ledgermq__MetadataRecord *record, met
     if (!metadata_leads(broker))
         return ERROR_NOT_LEADER;
     if (metadata->in_flight >= METADATA_IN_FLIGHT_MAX)
-        return ERROR_BUSY;
+        return broker_stats_busy(broker->stats, LIMIT_HIT_METADATA);
     if (record->time_ms == 0)
         record->time_ms = env_now_ms(&broker->env);
     size_t size = ledgermq__metadata_record__get_packed_size(record);

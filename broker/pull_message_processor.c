@@ -621,6 +621,8 @@ static void finish_with_sql_text(struct broker *broker, struct pull *pull, struc
     struct error error;
     struct pull_filter filter = {.program = program_of_text(broker, pull, text, &error)};
     if (filter.program == NULL) {
+        if (error.code == ERROR_BUSY)
+            broker_stats_limit_hit(broker->stats, LIMIT_HIT_SQL_BYTES);
         reply_simple(broker, &pull->reply_to, error.code == ERROR_INVALID ? RESPONSE_SUBSCRIPTION_PARSE_FAILED : error_response_code(error.code),
                      "parse the consumer's subscription failed: %s", error.message);
         return;

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "broker/broker.h"
+#include "broker/broker_stats.h"
 #include "broker/client_registry.h"
 #include "broker/group_queue_key.h"
 #include "broker/metadata.h"
@@ -336,8 +337,11 @@ int queue_lock_try(struct broker *broker, struct slice group, struct slice clien
     int rv = proposal == NULL || owner == NULL ? ERROR_NO_MEMORY : 0;
     for (uint32_t i = 0; rv == 0 && i < count; i++) {
         struct queue_lock *lock = lock_make(broker->locks, group, items[i].topic, items[i].queue_id, &rv);
-        if (lock == NULL)
+        if (lock == NULL) {
+            if (rv == ERROR_BUSY)
+                broker_stats_limit_hit(broker->stats, LIMIT_HIT_QUEUE_LOCKS);
             break;
+        }
         enum verdict verdict = judge(broker, lock, client_id, now_ms, now_us);
         /* Another leader may have given it away: only the log can tell. */
         if (verdict == GRANT && broker->log != NULL && dledger_commit_log_stood_still(broker->log))

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "broker/broker.h"
+#include "broker/broker_stats.h"
 #include "broker/cold_read.h"
 #include "broker/message_append.h"
 #include "broker/metadata.h"
@@ -134,6 +135,7 @@ static void resume_check_half_message(struct broker *broker, struct request *req
     }
     struct resume *resume = resumes < RESUMES_AT_ONCE ? calloc(1, sizeof *resume) : NULL;
     if (resume == NULL) {
+        broker_stats_limit_hit(broker->stats, LIMIT_HIT_RESUMED_CHECKS);
         reply_simple(broker, &request->reply_to, RESPONSE_SERVICE_NOT_AVAILABLE, "limit reached: %u transactions are being resumed", resumes);
         return;
     }

@@ -354,6 +354,7 @@ static void send_one(struct send_message_processor *sends, struct send_context *
         return;
     }
     if (half && !transaction_takes_half(broker, queue)) {
+        broker_stats_limit_hit(broker->stats, LIMIT_HIT_HALVES);
         send_answer_refuse(broker, to, RESPONSE_SERVICE_NOT_AVAILABLE, "limit reached: too many half messages wait for a decision");
         return;
     }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "broker/broker.h"
+#include "broker/broker_stats.h"
 #include "broker/metadata.h"
 #include "proto/topic_validator.h"
 
@@ -164,7 +165,7 @@ int subscription_group_create(struct broker *broker, struct slice name, subscrip
     if (creation != NULL)
         return creation_wait(creation, ready, context);
     if (table->count >= SUBSCRIPTION_GROUP_TABLE_MAX || HASH_COUNT(table->creations) >= CREATIONS_MAX)
-        return ERROR_BUSY;
+        return broker_stats_busy(broker->stats, LIMIT_HIT_GROUPS);
     creation = calloc(1, sizeof *creation);
     if (creation == NULL || (creation->name = slice_to_text(name)) == NULL) {
         free(creation);

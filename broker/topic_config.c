@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "broker/broker.h"
+#include "broker/broker_stats.h"
 #include "broker/metadata.h"
 #include "proto/topic_validator.h"
 
@@ -265,7 +266,7 @@ static void creation_done(struct broker *broker, void *context, int code)
     struct topic_waiter *waiter = creation->first;
     /* Applied, yet not there: the table is full. */
     if (code == 0 && topic_config_find(table, slice_of_text(creation->name)) == NULL)
-        code = ERROR_BUSY;
+        code = broker_stats_busy(broker->stats, LIMIT_HIT_TOPICS);
     creation_drop(table, creation);
     while (waiter != NULL) {
         struct topic_waiter *next = waiter->next;
@@ -284,7 +285,7 @@ static int create(struct broker *broker, const struct topic_config *config, topi
     if (creation != NULL)
         return creation_wait(table, creation, ready, context);
     if (table->count >= TOPIC_CONFIG_TABLE_MAX)
-        return ERROR_BUSY;
+        return broker_stats_busy(broker->stats, LIMIT_HIT_TOPICS);
     creation = calloc(1, sizeof *creation);
     if (creation == NULL || (creation->name = slice_to_text(config->name)) == NULL) {
         free(creation);

@@ -335,7 +335,10 @@ def pressure_of_sends_without_a_quorum():
                 codes[key] = codes.get(key, 0) + 1
             sender.join()
             check(all(code in (0, 14) for code, _ in codes), f"answers {codes}")
-            check(codes.get((14, "limit reached"), 0) > 0, f"nobody met the limit: {codes}")
+            refused = codes.get((14, "limit reached"), 0)
+            check(refused > 0, f"nobody met the limit: {codes}")
+            counted = cluster.runtime("limit_connectionSends", leader) + cluster.runtime("limit_pendingSends", leader)
+            check(counted == refused, f"{refused} refusals, {counted} counted")
             check(memory_kb(cluster.pid(leader)) - before < 100 * 1024, "memory grew")
         check(cluster.runtime("pendingSends", leader) == 0, "sends are left")
         return f"{codes}"
