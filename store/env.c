@@ -214,9 +214,12 @@ static void real_unmap(struct env *env, void *address, size_t size)
 
 static size_t page_size(void)
 {
-    static size_t size;
-    if (size == 0)
+    static _Atomic size_t known; /* the loop and the pool ask */
+    size_t size = atomic_load_explicit(&known, memory_order_relaxed);
+    if (size == 0) {
         size = (size_t)sysconf(_SC_PAGESIZE);
+        atomic_store_explicit(&known, size, memory_order_relaxed);
+    }
     return size;
 }
 
