@@ -165,6 +165,8 @@ static struct dledger_options log_options(const struct broker_config *config)
         .heartbeat_ms = (uint32_t)config->heartbeat_ms,
         .max_wait_ms = (uint32_t)config->max_wait_ms,
         .scrub_bytes_per_second = (uint64_t)config->log_scrub_bytes_per_second,
+        .follower_lag_bytes_max = (uint64_t)config->follower_lag_bytes_max,
+        .fetch_bytes_per_second = (uint64_t)config->bulk_fetch_bytes_per_second,
         .scrub_interval_s = (uint64_t)config->log_scrub_interval_seconds,
         .preferred_leaders = config->preferred_leader_ids[0] != '\0' ? config->preferred_leader_ids : config->preferred_leader_id,
         .force_start = config->force_start,

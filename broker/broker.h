@@ -48,6 +48,8 @@ struct broker {
     bool stopping;
     void (*stopped)(void *argument);
     void *stopped_argument;
+    void (*restart)(void *argument); /* set by the owner, may be NULL: the broker is to be stopped and opened again, in a new process */
+    void *restart_argument;
 };
 
 /* Makes storePathRootDir and locks it: two processes on one directory would write one log twice (and one log file, so this comes before log_open).

@@ -118,6 +118,8 @@ struct broker_config {
     int32_t heartbeat_ms;
     int32_t max_wait_ms;
     int64_t log_scrub_bytes_per_second;
+    int64_t bulk_fetch_bytes_per_second;
+    int64_t follower_lag_bytes_max;
     int64_t log_scrub_interval_seconds;
     bool force_start;
 

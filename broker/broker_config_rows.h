@@ -129,6 +129,10 @@ static const struct config_row rows[] = {
     INT("maxWaitMs", max_wait_ms, "2500", 100, 60000, "a send whose quorum does not answer for this long gets code 14, outcome unknown"),
     LONG("logScrubBytesPerSecond", log_scrub_bytes_per_second, "4194304", 0, 1073741824,
          "the log is read through and checked for damage at this rate; 0: never"),
+    LONG("followerLagBytesMax", follower_lag_bytes_max, "8589934592", 0, INT64_MAX,
+         "bytes of the log that are kept for a node that lags, at the most: one that lacks more fetches the whole log; 0: no limit"),
+    LONG("bulkFetchBytesPerSecond", bulk_fetch_bytes_per_second, "33554432", 0, 10737418240,
+         "rate at which a node fetches the log that it lacks when what comes next is deleted in the group; 0: as fast as it goes"),
     LONG("logScrubIntervalSeconds", log_scrub_interval_seconds, "3600", 1, 31536000, "from the beginning of one such pass to that of the next, at the least"),
     BOOL("forceStart", force_start, "false", "start although a member that may know more is missing (class A after a reboot): may lose acknowledged messages"),
 

@@ -95,6 +95,13 @@ static void on_failed(void *context, const struct error *error)
               error->message);
 }
 
+static void on_restart(void *context)
+{
+    struct broker *broker = context;
+    if (broker->restart != NULL)
+        broker->restart(broker->restart_argument);
+}
+
 void broker_parts_callbacks(struct broker *broker, struct dledger_callbacks *callbacks)
 {
     *callbacks = (struct dledger_callbacks){
@@ -108,6 +115,7 @@ void broker_parts_callbacks(struct broker *broker, struct dledger_callbacks *cal
         .forwarded = on_forwarded,
         .forward_answered = on_forward_answered,
         .failed = on_failed,
+        .restart = on_restart,
     };
 }
 

@@ -469,6 +469,11 @@ static void put_raft(const struct broker_stats *stats, const struct broker_stats
     put(sink, "raftFdatasyncCount", "%llu", (unsigned long long)state->fdatasync_count);
     put(sink, "raftTurnMaxMicros", "%llu", (unsigned long long)state->turn_us_max);
     put(sink, "raftFailed", "%s", state->failed ? "true" : "false");
+    if (state->fetched_of > 0)
+        put(sink, "raftBulkFetch", "%lld percent, %lld of %lld MiB", (long long)(state->fetched_bytes * 100 / state->fetched_of),
+            (long long)(state->fetched_bytes >> 20), (long long)(state->fetched_of >> 20));
+    else
+        put(sink, "raftBulkFetch", "%s", "none");
     put(sink, "raftScrubPasses", "%llu", (unsigned long long)state->scrub_passes);
     put(sink, "raftScrubPosition", "%lld", (long long)state->scrub_position);
     put(sink, "raftDamagedRanges", "%u", state->damaged_ranges);

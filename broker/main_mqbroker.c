@@ -1,8 +1,10 @@
 /* mqbroker: one node of a replica group, name server included (org.apache.rocketmq.broker.BrokerStartup). */
+#include <errno.h>
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -43,11 +45,22 @@ static struct program {
     uv_signal_t term, interrupt;
     uv_timer_t stop_timer;
     struct broker broker;
+    char **arguments;
+    bool restarts; /* begins anew when it has stopped */
 } program;
+
+/* The same program with the same arguments in the same process: no handle is inherited, and whoever watches over the process need not know. */
+static void begin_anew(void)
+{
+    execv("/proc/self/exe", program.arguments);
+    fprintf(stderr, "mqbroker: it could not begin anew: %s\n", strerror(errno));
+}
 
 static void on_stop_timeout(uv_timer_t *timer)
 {
     (void)timer;
+    if (program.restarts)
+        begin_anew();
     LOG_ERROR("the broker could not end cleanly within %u ms; the next start recovers", STOP_MS);
     log_close();
     _exit(EXIT_NOT_CLEAN);
@@ -61,16 +74,32 @@ static void on_stopped(void *argument)
     uv_close((uv_handle_t *)&program.stop_timer, NULL);
 }
 
+static void stop(void)
+{
+    uv_timer_start(&program.stop_timer, on_stop_timeout, STOP_MS, 0);
+    broker_stop(&program.broker, on_stopped, NULL);
+}
+
 static void on_signal(uv_signal_t *handle, int number)
 {
     (void)handle;
+    program.restarts = false;
     /* Whoever stops services may say it twice. Without a handler the second signal would end the process at once, and the next start would have to do
      * what the stop had not done. */
     if (program.broker.stopping)
         return;
     LOG_INFO("signal %d: the broker stops", number);
-    uv_timer_start(&program.stop_timer, on_stop_timeout, STOP_MS, 0);
-    broker_stop(&program.broker, on_stopped, NULL);
+    stop();
+}
+
+static void on_restart(void *argument)
+{
+    (void)argument;
+    if (program.broker.stopping)
+        return;
+    LOG_INFO("the broker begins anew");
+    program.restarts = true;
+    stop();
 }
 
 static int exit_status_of(int code)
@@ -127,6 +156,7 @@ static int run(struct error *error)
     uv_timer_init(&program.loop, &program.stop_timer);
     uv_signal_start(&program.term, on_signal, SIGTERM);
     uv_signal_start(&program.interrupt, on_signal, SIGINT);
+    broker->restart = on_restart;
     printf("The broker[%s, %s] boot success. serializeType=JSON\n", broker->config.broker_name, broker->address);
     fflush(stdout);
     uv_run(&program.loop, UV_RUN_DEFAULT);
@@ -134,7 +164,10 @@ static int run(struct error *error)
     uv_loop_close(&program.loop);
     broker_config_close(&broker->config);
     log_close();
-    return EXIT_STOPPED;
+    if (!program.restarts)
+        return EXIT_STOPPED;
+    begin_anew();
+    return EXIT_START;
 }
 
 static int force(struct error *error)
@@ -175,6 +208,7 @@ int main(int argc, char **argv)
     struct error error;
     struct buffer out;
     bool print = false, force_new_group = false;
+    program.arguments = argv;
     int rv = broker_config_init(config, &error);
     if (rv != 0)
         return fail(&error);
@@ -205,6 +239,7 @@ int main(int argc, char **argv)
             }
             *equals = '\0';
             rv = broker_config_set(config, optarg, slice_of_text(equals + 1), &error);
+            *equals = '='; /* begin_anew() hands it on */
             break;
         }
         case OPTION_TABLE:

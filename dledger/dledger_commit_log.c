@@ -51,6 +51,7 @@ struct dledger_commit_log {
     bool greet_wanted;
     uint64_t members_seen; /* replica.members_version */
     bool failure_told;
+    bool restart_told;
 
     struct forward_out *forwards_out; /* oldest first */
     unsigned forwards_out_count;
@@ -172,6 +173,43 @@ static void io_scrub(void *context, struct replica_scrub *scrub)
     }
 }
 
+struct pool_job {
+    uv_work_t work;
+    struct replica_job *job;
+};
+
+static void pool_job_work(uv_work_t *work)
+{
+    struct pool_job *pool = work->data;
+    pool->job->run(pool->job);
+}
+
+static void pool_job_done(uv_work_t *work, int status)
+{
+    struct pool_job *pool = work->data;
+    struct replica_job *job = pool->job;
+    (void)status;
+    free(pool);
+    job->out = false;
+    job->done(job);
+}
+
+static void io_job(void *context, struct replica_job *job)
+{
+    struct dledger_commit_log *log = context;
+    struct pool_job *pool = malloc(sizeof *pool);
+    if (pool != NULL) {
+        pool->job = job;
+        pool->work.data = pool;
+        if (uv_queue_work(log->loop, &pool->work, pool_job_work, pool_job_done) == 0)
+            return;
+        free(pool);
+    }
+    job->run(job);
+    job->out = false;
+    job->done(job);
+}
+
 static void io_hello_changed(void *context)
 {
     struct dledger_commit_log *log = context;
@@ -230,6 +268,10 @@ static void turn(struct dledger_commit_log *log)
     if (log->replica.phase == REPLICA_FAILED && !log->failure_told) {
         log->failure_told = true;
         log->callbacks.failed(log->callbacks.context, &log->replica.failure);
+    }
+    if (log->replica.restart_wanted && !log->restart_told) {
+        log->restart_told = true;
+        log->callbacks.restart(log->callbacks.context);
     }
     arm(log);
 }
@@ -425,7 +467,7 @@ struct dledger_commit_log *dledger_commit_log_new(uv_loop_t *loop, struct env *e
                                                   struct log_view *view, struct error *error)
 {
     struct dledger_commit_log *log = calloc(1, sizeof *log);
-    struct replica_io io = {log, io_send, io_cut, io_sync, io_reserve, io_save, io_hello_changed, io_scrub};
+    struct replica_io io = {log, io_send, io_cut, io_sync, io_reserve, io_save, io_hello_changed, io_scrub, io_job};
 
     if (log == NULL || (log->forwards_in = calloc(FORWARDS_MAX, sizeof *log->forwards_in)) == NULL) {
         free(log);

@@ -33,6 +33,8 @@ struct dledger_options {
     uint32_t max_wait_ms; /* for the quorum, 2500 */
     uint64_t scrub_bytes_per_second; /* the log is read through and checked at this rate; 0 = never */
     uint64_t scrub_interval_s;       /* from the beginning of one pass to that of the next, at the least */
+    uint64_t follower_lag_bytes_max; /* of the log that is kept for a member that lags, at the most; 0 = all that it lacks */
+    uint64_t fetch_bytes_per_second; /* by a member that lacks what is deleted in the group; 0 = as fast as it goes */
     const char *preferred_leaders; /* ids, "n0;n1", the most wanted first; NULL or "" = none */
     bool force_start; /* start although a member that may know more is missing */
 };
@@ -74,6 +76,8 @@ struct dledger_callbacks {
     void (*forward_answered)(void *context, uint64_t request_id, int code, struct slice frame);
     /* The log of this node is broken for good (failed write or sync). The process should say so and go on only as a mute member. */
     void (*failed)(void *context, const struct error *error);
+    /* This node has to begin anew: the process should stop cleanly and start again. */
+    void (*restart)(void *context);
 };
 
 /* A member is added without a vote and gets one when it has caught up; it loses it before it is removed. One at a time. */
@@ -87,6 +91,7 @@ struct dledger_member {
     bool voter; /* else it receives the log only */
     bool connected;
     uint64_t match_index; /* leader only: DLedger index known to be on that member, UINT64_MAX = none/unknown */
+    int fetched_percent;  /* leader: of what it lacks, which is deleted here, and fetches from us; -1 = it does not */
     uint32_t peer_version;    /* of the protocol that we speak with it, or that this program speaks at most (self); 0 = not connected since the start */
     char broker_address[128]; /* host:port of its listener, from the hello; empty while unknown */
 };
@@ -121,6 +126,7 @@ struct dledger_state {
     int64_t scrub_position;  /* of the pass that is under way */
     uint32_t damaged_ranges; /* of the log, not repaired yet */
     uint64_t repaired_entries;
+    int64_t fetched_bytes, fetched_of; /* of a log that is fetched from the leader's first entry on; 0 and 0: none is */
     int member_count;
     struct dledger_member members[DLEDGER_MEMBERS_MAX];
 };

@@ -191,6 +191,28 @@ int ledger_append(struct ledger *ledger, const uint8_t *run, size_t size, uint32
     return 0;
 }
 
+int ledger_begin_at(struct ledger *ledger, uint64_t index, uint64_t position, struct error *error)
+{
+    assert(ledger->last_index < ledger->begin_index || ledger->last_index < 0);
+    assert(position % ledger->data.file_size == 0 && !ledger->reserving && !ledger->sync_out);
+    int rv = mapped_file_queue_cut(&ledger->data, 0, error);
+    if (rv == 0)
+        rv = mapped_file_queue_cut(&ledger->index, 0, error);
+    if (rv != 0)
+        return rv;
+    ledger->begin_index = (int64_t)index;
+    ledger->last_index = (int64_t)index - 1;
+    ledger->last_term = 0;
+    ledger->last_chain = 0;
+    ledger->term_count = 0;
+    ledger->end_position = ledger->reserved_end = position;
+    ledger->index_reserved_end = index * LEDGER_INDEX_UNIT;
+    ledger->index_verified_from = (int64_t)index;
+    ledger->synced_index = ledger->last_index;
+    ledger->synced_position = position;
+    return 0;
+}
+
 uint64_t ledger_last_in_segment(const struct ledger *ledger, uint64_t first, uint64_t segment_end)
 {
     uint64_t low = first, high = (uint64_t)ledger->last_index;

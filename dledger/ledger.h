@@ -110,6 +110,8 @@ uint64_t ledger_place(const struct ledger *ledger, uint64_t end_position, uint32
  * ERROR_MALFORMED/ERROR_DAMAGED with the reason. */
 int ledger_check_run(const struct ledger *ledger, const uint8_t *run, size_t size, uint32_t count, uint64_t first_index, uint64_t previous_term,
                      uint64_t previous_end, uint32_t previous_chain, uint64_t term_max, struct error *error);
+/* An empty ledger will hold entries from `index` on, at `position`, the begin of a segment: what was before them is not here. ERROR_IO. */
+int ledger_begin_at(struct ledger *ledger, uint64_t index, uint64_t position, struct error *error);
 /* Appends a run whose first index is last_index + 1: one pwritev per segment it touches, fillers and index units included. Grows reserved room
  * itself if the run passes reserved_end (followers). ERROR_NO_SPACE: nothing changed, may be tried again. ERROR_IO: final (failed is set). */
 int ledger_append(struct ledger *ledger, const uint8_t *run, size_t size, uint32_t count);

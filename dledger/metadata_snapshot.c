@@ -36,6 +36,13 @@ int metadata_snapshot_end(struct buffer *file)
     return 0;
 }
 
+bool metadata_snapshot_is_good(struct slice file, int64_t index)
+{
+    return file.size >= HEADER_SIZE && load_u32(file.data) == MAGIC && load_u32(file.data + 4) == METADATA_SNAPSHOT_VERSION &&
+           (int64_t)load_u64(file.data + 8) == index && load_u64(file.data + 16) == file.size - HEADER_SIZE &&
+           load_u32(file.data + 24) == file_crc(file.data, file.size - HEADER_SIZE);
+}
+
 /* Index of a good file, -1 when it is missing, bad or of another version, which *version tells (0: missing or bad). The body is appended to `body` when it is not NULL. */
 static int load_file(struct env *env, const char *path, int64_t *index, uint32_t *version, struct buffer *body)
 {

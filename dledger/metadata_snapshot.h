@@ -16,6 +16,8 @@
 /* Begins a file in `file`; the body is appended by the caller; _end fixes size and CRC. ERROR_NO_MEMORY. */
 int metadata_snapshot_begin(struct buffer *file, int64_t index);
 int metadata_snapshot_end(struct buffer *file);
+/* Is this a whole and good file of that index? */
+bool metadata_snapshot_is_good(struct slice file, int64_t index);
 /* Path of the file that does not hold the snapshot of current_index. */
 void metadata_snapshot_path(struct env *env, const char *dir, int64_t current_index, char *out, size_t size);
 /* Writes a whole file and syncs it. Any thread. */

@@ -30,6 +30,13 @@ enum peer_message_type {
     PEER_FETCH_RESULT,   /* body: run */
     PEER_REPAIR,         /* a member asks for entries that are damaged on its disk */
     PEER_REPAIR_RESULT,  /* body: run, the first of them */
+    /* ---- from version PEER_VERSION_BULK on ---- */
+    PEER_BEHIND,          /* leader: what the member needs next is deleted here */
+    PEER_FORGOT,          /* the member has had more than it says now: its directory is an old copy */
+    PEER_MANIFEST,        /* a member asks what it must have to go on from the leader's first entry */
+    PEER_MANIFEST_RESULT, /* body: index of the newest configuration 8, that configuration */
+    PEER_BULK,            /* ... and asks for a piece of it */
+    PEER_BULK_RESULT,     /* body: bytes of the metadata snapshot, or a run */
     PEER_MESSAGE_TYPES
 };
 
@@ -76,6 +83,21 @@ struct peer_message {
         struct {
             uint64_t first_index, anchor_index;
         } repair_result;
+        struct {
+            uint64_t term, first_index;
+        } behind; /* first_index: of the first entry that the leader has */
+        struct {
+            uint64_t term, last_index;
+        } forgot; /* that its sender once saw on this member */
+        struct {
+            uint64_t next_index, previous_term;
+        } manifest; /* the first entry that has not been fetched yet, 0 = none was; term of the one before it */
+        struct {
+            uint64_t id, first_index, first_position, last_index, end_position, metadata_size;
+        } manifest_result; /* count: CRC32C of the first entry's header; all entries up to last_index are committed, the snapshot is of last_index */
+        struct {
+            uint64_t id, kind, from;
+        } bulk, bulk_result; /* id: the manifest's; kind: enum peer_bulk_kind; from: offset or index */
     };
 };
 
@@ -83,6 +105,16 @@ enum peer_repair_flag {
     PEER_REPAIR_REFUSED = 1,  /* not here, or damaged here as well */
     PEER_REPAIR_CONFLICT = 2, /* other entries are committed there */
 };
+
+/* Of PEER_FETCH and PEER_MANIFEST. All members are there and too few of them run to elect a leader, since the others forgot something: who does not lead
+ * answers as well. In a PEER_FETCH_RESULT: its sender did. */
+#define PEER_FETCH_LEADERLESS 4u
+enum peer_manifest_flag {
+    PEER_MANIFEST_CONTINUES = 1, /* what was fetched so far is a part of it */
+    PEER_MANIFEST_BUSY = 2,      /* another member is being served: ask again later */
+};
+enum peer_bulk_kind { PEER_BULK_METADATA, PEER_BULK_ENTRIES };
+enum peer_bulk_flag { PEER_BULK_REFUSED = 1 /* that manifest is not served any more: ask for another */ };
 
 /* What a member says of itself when a connection begins, both ways. */
 enum peer_mute { PEER_NOT_MUTE = 0, PEER_MUTE_EMPTY = 1, PEER_MUTE_UNCLEAN = 2, PEER_MUTE_DAMAGED = 3 };

@@ -9,6 +9,8 @@
 #include <stdint.h>
 
 #define PEER_VERSION_OLDEST 1u
+#define PEER_VERSION_BULK 2u /* knows the messages of a bulk fetch */
+#define PEER_VERSION_CURRENT 2u
 /* In a file of its own: mqbroker_next (tests) is the same program with another number here. */
 extern const uint32_t peer_version_newest;
 

@@ -50,6 +50,8 @@ struct raft_driver_io {
     void (*state_changed)(void *context);
     /* Final: ledger or vote file failed, or the core refused to go on. */
     void (*failed)(void *context, const struct error *error);
+    /* As leader: that member needs entries that are not retained here. */
+    void (*behind)(void *context, uint64_t to);
 };
 
 struct raft_driver_options {

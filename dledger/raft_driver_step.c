@@ -138,8 +138,11 @@ static void send_entries(struct raft_driver *driver, const struct raft_message *
             count = left;
         } else if (left > 0) {
             count = ledger_run(driver->ledger, previous, left, PEER_RUN_MAX, &run, &size);
-            if (count == 0)
-                return; /* not retained: the follower stays behind until it fetches */
+            if (count == 0) { /* not retained */
+                if ((int64_t)previous < driver->ledger->begin_index)
+                    driver->io.behind(driver->io.context, message->server_id);
+                return;
+            }
         }
         out.count = count;
         out.body_size = (uint32_t)size;
@@ -213,7 +216,7 @@ static void send_message(struct raft_driver *driver, struct raft_message *messag
         break;
     case RAFT_INSTALL_SNAPSHOT:
         /* The trail reaches back to the first retained entry, so this means: that member needs what is deleted here. Nothing was filled in, nothing is owned. */
-        LOG_WARN("raft: member %llu needs entries that are not retained", message->server_id);
+        driver->io.behind(driver->io.context, message->server_id);
         return;
     }
     driver->io.send(driver->io.context, message->server_id, &out, NULL, 0);

@@ -61,7 +61,21 @@ void replica_receive(struct replica *replica, uint64_t from, const struct peer_m
 {
     if (replica->phase == REPLICA_FAILED || replica_peer_of(replica, from) == NULL || replica->checkpoint.clean)
         return; /* a clean checkpoint is the last thing that a run writes */
-    if (message->type == PEER_FETCH)
+    if (replica->fetch.frozen && (message->type == PEER_APPEND_ENTRIES || message->type == PEER_FETCH_RESULT || message->type == PEER_REPAIR_RESULT))
+        return; /* it would go to the log that is about to be replaced */
+    if (message->type == PEER_BEHIND)
+        replica_receive_behind(replica, from, message);
+    else if (message->type == PEER_FORGOT)
+        replica_told_forgot(replica, from, message);
+    else if (message->type == PEER_MANIFEST)
+        replica_answer_manifest(replica, from, message);
+    else if (message->type == PEER_MANIFEST_RESULT)
+        bulk_fetch_manifest(&replica->fetch, from, message, body);
+    else if (message->type == PEER_BULK)
+        replica_answer_bulk(replica, from, message);
+    else if (message->type == PEER_BULK_RESULT)
+        bulk_fetch_piece(&replica->fetch, from, message, body);
+    else if (message->type == PEER_FETCH)
         replica_answer_fetch(replica, from, message);
     else if (message->type == PEER_FETCH_RESULT)
         replica_receive_fetched(replica, from, message, body);
@@ -75,6 +89,8 @@ void replica_receive(struct replica *replica, uint64_t from, const struct peer_m
             replica->peers[from - 1].stored = message->append_result.stored;
             replica->peers[from - 1].full = message->append_result.capacity == RAFT_DRIVER_CAPACITY_FULL;
             replica->peers[from - 1].slow = message->append_result.capacity == RAFT_DRIVER_CAPACITY_SLOW;
+            if (replica->peers[from - 1].greeted && message->append_result.term > replica->peers[from - 1].seen_term)
+                replica->peers[from - 1].seen_term = message->append_result.term;
         }
         raft_driver_receive(&replica->driver, from, message, body);
         /* Who comes first in the list tries again first. */
@@ -115,6 +131,8 @@ bool replica_turn(struct replica *replica)
     if (applied && raft_driver_leads(driver) && driver->commit > replica->announced && replica_group_size(replica) > 1)
         replica->announce_due_us = driver->commit >= raft_driver_last(driver) ? replica_now_us(replica) + REPLICA_ANNOUNCE_MS * 1000 : 0;
     if (applied)
+        replica_note_seen(replica);
+    if (applied)
         replica->callbacks.applied(replica->callbacks.context);
     return replica->more_to_apply;
 }
@@ -140,6 +158,9 @@ void replica_tick(struct replica *replica)
         replica_repair_tick(replica, now);
     if (replica->phase == REPLICA_MUTE && replica->mute_reason != PEER_MUTE_DAMAGED && now >= replica->fetch_sent_us + REPLICA_FETCH_RETRY_US)
         replica_send_fetch(replica);
+    if (!replica->stopping && replica->phase != REPLICA_FAILED)
+        bulk_fetch_tick(&replica->fetch, now);
+    replica_serve_tick(replica, now);
     if (replica->review_due_us != 0 && now >= replica->review_due_us) {
         replica->review_due_us = 0;
         replica_review_members(replica);
@@ -189,6 +210,10 @@ uint64_t replica_deadline_us(const struct replica *replica)
         EARLIER(replica->fetch_sent_us + REPLICA_FETCH_RETRY_US);
     if (replica->review_due_us != 0)
         EARLIER(replica->review_due_us);
+    if (!replica->stopping && replica->phase != REPLICA_FAILED)
+        EARLIER(bulk_fetch_deadline_us(&replica->fetch));
+    if (replica->serve.to != 0 && !replica->serve.job.out)
+        EARLIER(replica->serve.used_us + REPLICA_SERVE_IDLE_US);
     if (replica->reserve_failed)
         EARLIER(replica->reserve_retry_us);
     if (replica->hurry_until_us != 0)
@@ -209,7 +234,8 @@ bool replica_stop_step(struct replica *replica)
         replica_drop_gathered(replica);
         replica_fail_pending(replica, ERROR_STOPPED);
     }
-    if (replica->syncing || replica->saving || replica->ledger.reserving || replica->scrub.out)
+    if (replica->syncing || replica->saving || replica->ledger.reserving || replica->scrub.out || replica->fetch.job.out ||
+        replica->serve.job.out)
         return false;
     if (replica->phase == REPLICA_FAILED || !replica->driver.started)
         return true;
@@ -319,6 +345,10 @@ void replica_state(const struct replica *replica, struct dledger_state *state)
         .slow_disk = replica_is_slow(replica),
         .forced_recoveries = replica_generation(replica),
     };
+    uint64_t fetched, of;
+    bulk_fetch_progress(&replica->fetch, &fetched, &of);
+    state->fetched_bytes = (int64_t)fetched;
+    state->fetched_of = (int64_t)of;
     switch (replica->driver.started && !replica->driver.failed ? raft_state(raft) : RAFT_UNAVAILABLE) {
     case RAFT_FOLLOWER:
         state->role = DLEDGER_FOLLOWER;
@@ -342,6 +372,9 @@ void replica_state(const struct replica *replica, struct dledger_state *state)
             state->leader = state->member_count;
         state->member_count++;
         *member = replica->members[i];
+        member->fetched_percent = -1;
+        if (replica->serve.to == (uint64_t)i + 1 && replica->serve.last > replica->serve.first)
+            member->fetched_percent = (int)((replica->serve.next - replica->serve.first) * 100 / (replica->serve.last - replica->serve.first));
         if (state->role == DLEDGER_LEADER && !member->self && raft_match_index(raft, member->raft_id, &match) == 0 && match > 0)
             member->match_index = match - 1;
         if (member->self) {

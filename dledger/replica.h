@@ -7,6 +7,7 @@
 #ifndef LEDGERMQ_DLEDGER_REPLICA_H
 #define LEDGERMQ_DLEDGER_REPLICA_H
 
+#include "dledger/bulk_fetch.h"
 #include "dledger/dledger_commit_log.h"
 #include "dledger/raft_driver.h"
 
@@ -85,6 +86,26 @@ struct replica_scrub {
 };
 void replica_scrub_run(struct replica_scrub *scrub); /* any thread */
 
+/* As leader: what is handed to a member that lacks entries which are deleted here. */
+struct replica_serve {
+    struct replica *replica;
+    struct replica_job job;
+    uint64_t to; /* Raft id, 0 = nobody */
+    uint64_t id; /* of the manifest */
+    uint64_t first, last; /* DLedger indexes that it names */
+    uint64_t next;        /* what was asked for last */
+    uint64_t used_us;
+    struct buffer metadata; /* whole file */
+    /* ---- the job's: a piece of a segment ---- */
+    struct env *env;
+    struct mapped_file *file; /* pinned */
+    uint64_t position, offset; /* of the entry `from`, in the log and in the file */
+    uint64_t from;
+    uint8_t *bytes;
+    size_t bytes_wanted, bytes_size;
+    uint32_t count;
+};
+
 struct replica_io {
     void *context;
     void (*send)(void *context, uint64_t to, struct peer_message *message, const uint8_t *run, size_t run_size);
@@ -94,6 +115,7 @@ struct replica_io {
     void (*save)(void *context, struct replica_save *save);            /* -> replica_saved() */
     void (*hello_changed)(void *context);                              /* what we say of ourselves changed: tell the peers */
     void (*scrub)(void *context, struct replica_scrub *scrub);         /* -> replica_scrubbed(); only when options ask for it */
+    void (*job)(void *context, struct replica_job *job);               /* runs it elsewhere, then clears `out` and calls `done`; NULL: at once */
 };
 
 struct replica_peer {
@@ -104,6 +126,8 @@ struct replica_peer {
     bool disk_high; /* ... or not much, for one that leads */
     raft_index stored; /* leader: so much it has on stable storage, as it said on this connection */
     bool slow;    /* it said that its disk is slow: it is not asked to lead while another one can */
+    uint64_t seen_term;    /* the highest that it told of while it ran, on any connection */
+    raft_index seen_index; /* the newest committed entry that we knew on its disk when we led */
     struct peer_hello hello;
 };
 
@@ -134,7 +158,6 @@ struct replica {
     enum peer_mute mute_reason;
     uint64_t heard_term; /* highest term that the others have told of in this run */
     uint64_t fetch_sent_us;
-    uint64_t fetch_refused_us; /* when it was last said that what is wanted is deleted, 0 = never */
     uint64_t review_due_us; /* a first start found no room: tried again then, 0 = nothing */
     bool same_boot;
     bool lost_committed; /* entries that were committed are gone from here */
@@ -158,6 +181,11 @@ struct replica {
     bool trim_queues;       /* the queues' minimums are to follow */
     uint64_t trim_asked;    /* leader: the position in the newest record that it appended */
     uint64_t trimmed_segments;
+
+    struct bulk_fetch fetch;
+    struct replica_serve serve;
+    uint64_t serve_ids;
+    bool restart_wanted; /* what lies on the disk, or is to be forgotten, counts with the next start: the owner stops this one and begins it */
 
     uint64_t repair_due_us; /* while the ledger has holes */
     uint64_t repair_paced_us; /* not before, for the sake of the rate */

@@ -16,6 +16,14 @@ void replica_send_fetch(struct replica *replica)
     if (replica->mute_reason == PEER_MUTE_EMPTY && replica->heard_term > message.fetch.term)
         message.fetch.term = replica->heard_term;
     replica->fetch_sent_us = replica_now_us(replica);
+    uint64_t only = replica_leaderless(replica);
+    if (only == replica->id)
+        return; /* it starts with what it has */
+    if (only != 0) {
+        message.flags = PEER_FETCH_LEADERLESS;
+        replica->io.send(replica->io.context, only, &message, NULL, 0);
+        return;
+    }
     for (int i = 0; i < replica->member_count; i++) {
         if (replica->peers[i].connected && replica->peers[i].greeted && replica->peers[i].hello.started)
             replica->io.send(replica->io.context, (uint64_t)i + 1, &message, NULL, 0);
@@ -32,9 +40,11 @@ void replica_answer_fetch(struct replica *replica, uint64_t from, const struct p
     const uint8_t *run = NULL;
     size_t size = 0;
 
-    if (!raft_driver_leads(&replica->driver) || in->fetch.next_index == 0)
+    if (in->fetch.next_index == 0 || !replica->driver.started || replica->driver.failed)
         return;
-    if (in->fetch.term > raft_current_term(&replica->driver.raft)) {
+    if ((in->flags & PEER_FETCH_LEADERLESS) == 0 ? !raft_driver_leads(&replica->driver) : raft_driver_leader(&replica->driver) != 0)
+        return;
+    if (raft_driver_leads(&replica->driver) && in->fetch.term > raft_current_term(&replica->driver.raft)) {
         /* It once stood for election in a later term than ours and will not follow us. A member that runs would say so in an answer to our entries,
          * and another election would follow. */
         raft_driver_step_down(&replica->driver, from, in->fetch.term);
@@ -44,17 +54,13 @@ void replica_answer_fetch(struct replica *replica, uint64_t from, const struct p
     out.fetch_result.commit = replica->driver.commit;
     out.fetch_result.last_index = last;
     /* Until our own term has committed something, the commit index says little; all that ever committed before is in the log we were elected with. */
-    if (raft_match_index(&replica->driver.raft, from, &match) != 0 || match < replica->accept_from)
+    if (!raft_driver_leads(&replica->driver))
+        match = last; /* all that there is */
+    else if (raft_match_index(&replica->driver.raft, from, &match) != 0 || match < replica->accept_from)
         match = replica->accept_from;
     out.fetch_result.match = match;
     out.fetch_result.previous_index = previous;
     if (replica->ledger.begin_index > 0 && (int64_t)previous <= replica->ledger.begin_index && previous <= last) {
-        if (replica->fetch_refused_us == 0 || replica_now_us(replica) >= replica->fetch_refused_us + REPLICA_FETCH_REFUSED_US) {
-            replica->fetch_refused_us = replica_now_us(replica);
-            LOG_WARN("member %s wants entry %llu to catch up, and the log begins at %lld here: it needs a copy of a stopped member's directory without "
-                     "the file vote",
-                     replica->members[from - 1].id, (unsigned long long)previous, (long long)replica->ledger.begin_index);
-        }
         out.fetch_result.previous_term = 0;
         out.flags = 2;
     } else if (previous > last || (previous > 0 && ledger_term_of(&replica->ledger, previous - 1) != in->fetch.previous_term)) {
@@ -66,6 +72,7 @@ void replica_answer_fetch(struct replica *replica, uint64_t from, const struct p
             out.count = ledger_checked_run(&replica->ledger, previous, REPLICA_SUBMIT_MAX, PEER_RUN_MAX, &run, &size);
         out.body_size = (uint32_t)size;
     }
+    out.flags |= in->flags & PEER_FETCH_LEADERLESS;
     replica->io.send(replica->io.context, from, &out, run, size);
 }
 
@@ -91,20 +98,20 @@ void replica_receive_fetched(struct replica *replica, uint64_t from, const struc
     raft_index last = raft_driver_last(&replica->driver);
     raft_index target, committed;
     struct error error;
+    bool leaderless = (in->flags & PEER_FETCH_LEADERLESS) != 0;
+    uint64_t term = in->fetch_result.term;
+    unsigned what = in->flags & ~PEER_FETCH_LEADERLESS;
     int rv = 0;
 
+    if (leaderless && replica_leaderless(replica) != from)
+        return;
     if (replica->phase != REPLICA_MUTE || replica->mute_reason == PEER_MUTE_DAMAGED || in->fetch_result.previous_index != last || in->fetch_result.term < replica->votes.term)
         return;
-    if (in->flags == 2) {
-        if (replica->fetch_refused_us == 0 || replica_now_us(replica) >= replica->fetch_refused_us + REPLICA_FETCH_REFUSED_US) {
-            replica->fetch_refused_us = replica_now_us(replica);
-            LOG_ERROR("this member cannot catch up: entry %llu, which it needs, has been deleted in the group; stop another member that is no leader, copy "
-                      "its dledger-<id> here as %s, without the file vote, remove consumequeue and index, and start both",
-                      last, replica->dir);
-        }
+    if (what == 2) {
+        bulk_fetch_begin(&replica->fetch);
         return;
     }
-    if (in->flags == 1) {
+    if (what == 1) {
         if (last <= replica->applied) {
             error_set(&error, ERROR_DAMAGED, "the leader's log contradicts entry %llu, which is committed here", last - 1);
             replica_fail(replica, &error);
@@ -128,15 +135,23 @@ void replica_receive_fetched(struct replica *replica, uint64_t from, const struc
     last = raft_driver_last(&replica->driver);
     replica->io.hello_changed(replica->io.context);
     target = in->fetch_result.match > in->fetch_result.commit ? in->fetch_result.match : in->fetch_result.commit;
-    if ((last < target && !SEEDED_BUG(WIPED_COUNTS)) || last == 0 || !leader_is_recent(replica, in->fetch_result.term)) {
+    if ((last < target && !SEEDED_BUG(WIPED_COUNTS)) || last == 0 || (!leaderless && !leader_is_recent(replica, term))) {
         if (last < in->fetch_result.last_index)
             replica_send_fetch(replica);
         return;
     }
     rv = replica_sync_now(replica, &error);
+    if (leaderless) {
+        LOG_ERROR("a majority of the members forgot what it had, and all have been heard: what was acknowledged by those alone is lost; voting again with what "
+                  "member %s has",
+                  replica->members[from - 1].id);
+        /* In a term that nobody has heard of no vote of ours was given. */
+        term = (term > replica->heard_term ? term : replica->heard_term) + 1;
+        from = 0;
+    }
     /* No other vote of ours in its term can matter any more. */
-    if (rv == 0 && (replica->votes.term < in->fetch_result.term || !replica->votes.existed || replica->votes.doubtful))
-        rv = vote_file_save(&replica->votes, in->fetch_result.term, from, &error);
+    if (rv == 0 && (replica->votes.term < term || !replica->votes.existed || replica->votes.doubtful))
+        rv = vote_file_save(&replica->votes, term, from, &error);
     committed = in->fetch_result.commit < last ? in->fetch_result.commit : last;
     if (rv == 0)
         rv = replica_start_driver(replica, committed > replica->applied ? committed : replica->applied, &error);
@@ -144,4 +159,12 @@ void replica_receive_fetched(struct replica *replica, uint64_t from, const struc
         replica_fail(replica, &error);
     else
         LOG_INFO("caught up to index %llu: this member votes again", last - 1);
+}
+
+void replica_receive_behind(struct replica *replica, uint64_t from, const struct peer_message *in)
+{
+    /* Late words of an earlier leader do not count: the next one may have kept more. */
+    if (replica->phase == REPLICA_RUNNING && raft_driver_leader(&replica->driver) == from && in->behind.term == raft_current_term(&replica->driver.raft) &&
+        in->behind.first_index > raft_driver_last(&replica->driver) + 1)
+        bulk_fetch_begin(&replica->fetch);
 }

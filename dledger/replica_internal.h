@@ -1,6 +1,7 @@
 /* What the parts of the replica share: replica.c (turn, tick, stop, state), replica_open.c and replica_start.c (from disk to running),
  * replica_append.c (reserve to submit), replica_apply.c (commit to answer), replica_jobs.c (syncs, room, checkpoints), replica_members.c (hellos,
- * elections in a hurry), replica_leadership.c (transfers, preferred leaders), replica_slow_disk.c (a leader that holds the others up), replica_fetch.c (a mute member catches up) and replica_repair.c
+ * elections in a hurry), replica_leadership.c (transfers, preferred leaders), replica_slow_disk.c (a leader that holds the others up), replica_fetch.c
+ * (a mute member catches up), replica_serve.c (a member that lacks what is deleted is served; it fetches with bulk_fetch.c) and replica_repair.c
  * (damaged entries are fetched).
  */
 #ifndef LEDGERMQ_DLEDGER_REPLICA_INTERNAL_H
@@ -10,7 +11,8 @@
 
 #define REPLICA_FETCH_RETRY_US 50000u
 #define REPLICA_KEPT_FOR_TRIM (64u << 10) /* of a full disk: without a record that says so nothing can be deleted */
-#define REPLICA_FETCH_REFUSED_US 10000000u /* between two words about a member that needs what is deleted */
+#define REPLICA_SERVE_BUSY_US 5000000u  /* who asked for nothing so long gives way to another member */
+#define REPLICA_SERVE_IDLE_US 30000000u /* ... and so long: its snapshot is let go */
 
 static inline uint64_t replica_now_us(const struct replica *replica)
 {
@@ -86,6 +88,14 @@ void replica_review_members(struct replica *replica);
 void replica_hurry(struct replica *replica);
 void replica_hand_over_when_useful(struct replica *replica, uint64_t now);
 
+/* Too few members run to elect a leader, all others are there and forgot something, as we did: nobody can lead unless some of us vote again. The id of
+ * the running member with most of the log, from which to take it, our own when we have more; 0 = it is not so. */
+uint64_t replica_leaderless(const struct replica *replica);
+/* As leader: what is known to be on the others' disks. */
+void replica_note_seen(struct replica *replica);
+/* Another member says that this directory is an old copy. */
+void replica_told_forgot(struct replica *replica, uint64_t from, const struct peer_message *in);
+
 /* ---- replica_leadership.c ---- */
 /* How far a connected member is behind our log's end; UINT64_MAX: it cannot lead now. */
 uint64_t replica_lag_of(struct replica *replica, int place);
@@ -146,7 +156,17 @@ bool replica_encode_members(struct replica *replica, struct buffer *out);
 /* ---- replica_fetch.c ---- */
 void replica_send_fetch(struct replica *replica);
 void replica_answer_fetch(struct replica *replica, uint64_t from, const struct peer_message *in);
+void replica_receive_behind(struct replica *replica, uint64_t from, const struct peer_message *in);
 void replica_receive_fetched(struct replica *replica, uint64_t from, const struct peer_message *in, const uint8_t *run);
+
+/* ---- replica_serve.c ---- */
+void replica_job_start(struct replica *replica, struct replica_job *job);
+/* As leader: what this member needs next is deleted here. */
+void replica_tell_behind(struct replica *replica, uint64_t to);
+void replica_answer_manifest(struct replica *replica, uint64_t from, const struct peer_message *in);
+void replica_answer_bulk(struct replica *replica, uint64_t from, const struct peer_message *in);
+void replica_serve_tick(struct replica *replica, uint64_t now);
+void replica_serve_close(struct replica *replica);
 
 /* ---- replica_scrub.c ---- */
 void replica_scrub_tick(struct replica *replica, uint64_t now);

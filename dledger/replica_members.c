@@ -3,6 +3,7 @@
  */
 #include "dledger/replica_internal.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -98,6 +99,51 @@ static bool better_log(const struct peer_hello *a, uint64_t last_term, raft_inde
     return a->from < id;
 }
 
+uint64_t replica_leaderless(const struct replica *replica)
+{
+    int running = 0;
+    uint64_t best = 0;
+    const struct peer_hello *most = NULL;
+
+    if (replica->phase != REPLICA_MUTE || replica->mute_reason != PEER_MUTE_EMPTY)
+        return 0;
+    for (int i = 0; i < replica->member_count; i++) {
+        const struct replica_peer *peer = &replica->peers[i];
+        if ((uint64_t)i + 1 == replica->id || replica->members[i].raft_id == 0)
+            continue;
+        if (!peer->connected || !peer->greeted || peer->hello.mute == PEER_MUTE_DAMAGED || (!peer->hello.started && peer->hello.mute == PEER_NOT_MUTE))
+            return 0; /* it may know more */
+        if (!peer->hello.started) {
+            continue;
+        }
+        running++;
+        if (most == NULL || better_log(&peer->hello, most->last_term, most->last_index, best)) {
+            most = &peer->hello;
+            best = (uint64_t)i + 1;
+        }
+    }
+    if (running >= replica_group_size(replica) / 2 + 1)
+        return 0;
+    /* What we have ourselves counts as well, and must not be cut for the sake of one that has less. */
+    if (replica->ledger.last_index > 0 &&
+        (most == NULL || replica->ledger.last_term > most->last_term ||
+         (replica->ledger.last_term == most->last_term && raft_driver_last(&replica->driver) > most->last_index))) {
+        for (int i = 0; i < replica->member_count; i++) {
+            if ((uint64_t)i + 1 != replica->id && replica->members[i].raft_id != 0 && !replica->peers[i].hello.started &&
+                better_log(&replica->peers[i].hello, replica->ledger.last_term, raft_driver_last(&replica->driver), replica->id))
+                return 0;
+        }
+        return replica->id;
+    }
+    for (int i = 0; i < replica->member_count && most != NULL; i++) {
+        const struct replica_peer *peer = &replica->peers[i];
+        if ((uint64_t)i + 1 != replica->id && replica->members[i].raft_id != 0 && !peer->hello.started &&
+            better_log(&peer->hello, most->last_term, most->last_index + 1, 0))
+            return 0; /* that one comes first */
+    }
+    return best;
+}
+
 void replica_review_members(struct replica *replica)
 {
     struct error error;
@@ -149,6 +195,13 @@ void replica_review_members(struct replica *replica)
         rv = vote_file_save(&replica->votes, term + 1, 0, &error);
         if (rv == 0)
             rv = replica_start_driver(replica, replica->applied, &error);
+    } else if (replica_leaderless(replica) == replica->id) {
+        uint64_t term = replica->heard_term > replica->votes.term ? replica->heard_term : replica->votes.term;
+        LOG_ERROR("a majority of the members forgot what it had, and all have been heard: what was acknowledged by those alone is lost; voting again with what "
+                  "is here");
+        rv = vote_file_save(&replica->votes, (term > replica->ledger.last_term ? term : replica->ledger.last_term) + 1, 0, &error);
+        if (rv == 0)
+            rv = replica_start_driver(replica, replica->applied, &error);
     } else if (replica->mute_reason == PEER_MUTE_UNCLEAN && running + better < size / 2 + 1) {
         /* No more of us vote than a majority needs, those with most of the log first: so the leader has the most of what is left, and the others
          * catch up with it. */
@@ -161,17 +214,47 @@ void replica_review_members(struct replica *replica)
         replica_fail(replica, &error);
 }
 
+/* A vote file never goes back to an earlier term, nor a log to before what was committed with its help: whoever says so has another directory than it had,
+ * an old copy of it. It would vote on what it forgot, so it is told. */
+static void compare_hello(struct replica *replica, uint64_t id, bool first)
+{
+    struct replica_peer *peer = replica_peer_of(replica, id);
+    const struct peer_hello *hello = &peer->hello;
+    struct peer_message message = {.type = PEER_FORGOT};
+
+    if (!hello->started && hello->mute != PEER_NOT_MUTE) {
+        peer->seen_term = peer->seen_index = 0; /* it knows that it forgot, and will not start before it has what it needs */
+        return;
+    }
+    if (!hello->started || !first)
+        return; /* between two hellos on one connection it did not begin anew */
+    /* In class A members may begin with less after a power cut of a majority. */
+    if (hello->term >= peer->seen_term && (hello->last_index >= peer->seen_index || replica->options.durability == DURABILITY_A)) {
+        peer->seen_term = hello->term;
+        return;
+    }
+    if (peer_version_common(hello->newest) < PEER_VERSION_BULK)
+        return;
+    message.forgot.term = peer->seen_term;
+    message.forgot.last_index = peer->seen_index;
+    LOG_WARN("member %s says term %llu and entry %lld, and had term %llu and entry %lld: its directory is an old copy", replica->members[id - 1].id,
+             (unsigned long long)hello->term, (long long)hello->last_index - 1, (unsigned long long)peer->seen_term, (long long)peer->seen_index - 1);
+    replica->io.send(replica->io.context, id, &message, NULL, 0);
+}
+
 void replica_peer_connected(struct replica *replica, uint64_t id, const struct peer_hello *hello)
 {
     struct replica_peer *peer = replica_peer_of(replica, id);
 
     if (peer == NULL)
         return;
+    bool first = !peer->greeted;
     peer->connected = true;
     peer->greeted = true;
     peer->heard = true;
     peer->stored = 0;
     peer->hello = *hello;
+    compare_hello(replica, id, first);
     if (hello->term > replica->heard_term)
         replica->heard_term = hello->term;
     replica->members[id - 1].connected = true;
@@ -181,6 +264,52 @@ void replica_peer_connected(struct replica *replica, uint64_t id, const struct p
     if (!hello->started && raft_driver_leader(&replica->driver) == id)
         replica_peer_gone(replica, id);
     replica_review_members(replica);
+}
+
+void replica_note_seen(struct replica *replica)
+{
+    if (!raft_driver_leads(&replica->driver))
+        return;
+    for (int i = 0; i < replica->member_count; i++) {
+        struct replica_peer *peer = &replica->peers[i];
+        raft_index match;
+        if (replica->members[i].raft_id == 0 || raft_match_index(&replica->driver.raft, (raft_id)i + 1, &match) != 0)
+            continue;
+        if (match > replica->driver.commit)
+            match = replica->driver.commit; /* what is beyond may be cut under another leader */
+        if (match > peer->seen_index)
+            peer->seen_index = match;
+    }
+}
+
+void replica_told_forgot(struct replica *replica, uint64_t from, const struct peer_message *in)
+{
+    char path[512];
+    struct error error;
+    int rv;
+
+    if (replica->phase != REPLICA_RUNNING || replica->restart_wanted || replica->fetch.frozen || replica_group_size(replica) == 1 || replica->options.force_start ||
+        (in->forgot.term <= replica->votes.term && in->forgot.last_index <= raft_driver_last(&replica->driver)))
+        return;
+    LOG_ERROR("member %s knew this member with term %llu and entry %lld, here are term %llu and entry %lld: this directory is an old copy. The member takes no "
+              "part until it has caught up with a leader",
+              replica->members[from - 1].id, (unsigned long long)in->forgot.term, (long long)in->forgot.last_index - 1, (unsigned long long)replica->votes.term,
+              (long long)replica->ledger.last_index);
+    /* Not a vote more. Without its vote file it is one of those that ask everybody before they vote again. */
+    replica->driver.failed = true;
+    replica->checkpoint.forgot = true;
+    if (!replica->saving) /* else the clean stop saves it */
+        replica_save_forgot(replica);
+    replica_path(replica, "vote", path, sizeof path);
+    rv = replica->env->ops->unlink(replica->env, path);
+    if (rv == 0)
+        rv = env_sync_parent(replica->env, path);
+    if (rv != 0 && rv != -ENOENT) {
+        error_set(&error, ERROR_IO, "%s, which is of an old copy, cannot be removed: %s", path, strerror(-rv));
+        replica_fail(replica, &error);
+        return;
+    }
+    replica->restart_wanted = true;
 }
 
 void replica_peer_lost(struct replica *replica, uint64_t id)

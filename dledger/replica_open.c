@@ -32,6 +32,11 @@ static void driver_failed(void *context, const struct error *error)
     replica_fail(context, error);
 }
 
+static void driver_behind(void *context, uint64_t to)
+{
+    replica_tell_behind(context, to);
+}
+
 static int64_t view_min_offset(void *context)
 {
     struct replica *replica = context;
@@ -112,7 +117,7 @@ int replica_open(struct replica *replica, struct env *env, const struct dledger_
 {
     struct ledger_recovery recovery = {0};
     struct raft_driver_options driver_options;
-    struct raft_driver_io driver_io = {replica, driver_send, driver_cut, driver_state_changed, driver_failed};
+    struct raft_driver_io driver_io = {replica, driver_send, driver_cut, driver_state_changed, driver_failed, driver_behind};
     char path[512];
     int rv;
 
@@ -135,6 +140,10 @@ int replica_open(struct replica *replica, struct env *env, const struct dledger_
     rv = env->ops->make_dir(env, replica->dir);
     if (rv != 0)
         return error_set(error, ERROR_IO, "%s: %s", replica->dir, strerror(-rv));
+    bool installed, leftover;
+    rv = bulk_install(env, options->dir, replica->dir, &installed, &leftover, error);
+    if (rv != 0)
+        return rv;
     replica_path(replica, "checkpoint", path, sizeof path);
     rv = checkpoint_load(&replica->checkpoint, env, path, error);
     if (rv != 0)
@@ -150,6 +159,12 @@ int replica_open(struct replica *replica, struct env *env, const struct dledger_
                      replica->member_count > 1 && !options->force_start, &recovery, error);
     if (rv != 0)
         return rv;
+    bulk_fetch_init(&replica->fetch, replica);
+    if (leftover)
+        replica->fetch.leftover_at = replica->ledger.last_index;
+    if (installed)
+        LOG_INFO("the log that was fetched has taken the place of the old one: entries %lld to %lld", (long long)replica->ledger.begin_index,
+                 (long long)replica->ledger.last_index);
     if (recovery.lost)
         replica->checkpoint.forgot = true; /* in class B too: it may have acknowledged them */
     if (recovery.cut)
@@ -186,6 +201,8 @@ void replica_close(struct replica *replica)
 {
     if (replica->env == NULL)
         return;
+    bulk_fetch_close(&replica->fetch);
+    replica_serve_close(replica);
     raft_driver_close(&replica->driver);
     vote_file_close(&replica->votes);
     ledger_close(&replica->ledger);

@@ -31,8 +31,27 @@ static uint64_t segment_begin(const struct replica *replica, uint64_t position)
 
 /* ---- the leader's decision ---- */
 
-/* The newest entry that every member has whole on its disk, as far as is known; Raft's number, 0 = none. *held_by: the member that lacks the most. How
- * long a member that is away may hold back the others is decided here and nowhere else: for ever. */
+/* What a member that lags holds back, given what it has; Raft's number. No more than a certain length of the log: then it fetches what it lacks in bulk, and
+ * while it does so from us, that stays. */
+static raft_index held_for(const struct replica *replica, int place, raft_index match)
+{
+    uint64_t most = replica->options.follower_lag_bytes_max, from = replica->ledger.trim_position, term;
+    uint32_t size;
+
+    if (replica->serve.to == (uint64_t)place + 1)
+        return match > replica->serve.next ? match : replica->serve.next;
+    if (most == 0 || replica->applied_end <= most)
+        return match;
+    if (match > 0 && !ledger_locate(&replica->ledger, match - 1, &from, &size, &term))
+        from = replica->ledger.trim_position;
+    if (replica->applied_end - from <= most)
+        return match;
+    raft_index capped = replica_index_at(replica, replica->applied_end - most);
+    return capped > match ? capped : match;
+}
+
+/* The newest entry that every member has whole on its disk, as far as is known, or that is kept for it; Raft's number, 0 = none. *held_by: the member that
+ * lacks the most. How long a member that is away may hold back the others is decided here and nowhere else. */
 static raft_index all_members_have(const struct replica *replica, int *held_by)
 {
     struct raft *raft = (struct raft *)(uintptr_t)&replica->driver.raft;
@@ -49,6 +68,8 @@ static raft_index all_members_have(const struct replica *replica, int *held_by)
             match = 0;
         else if (match > replica->peers[i].stored)
             match = replica->peers[i].stored; /* class A: a power cut may take what it has beyond */
+        if (replica->members[i].raft_id != replica->id)
+            match = held_for(replica, i, match);
         if (match < lowest) {
             lowest = match;
             *held_by = i;

@@ -50,7 +50,7 @@ set_target_properties(libledgermq_suite PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CM
 # The broker as a next version would be that speaks one more version of the peer protocol: for a group in which both run.
 add_executable(mqbroker_next ${CMAKE_SOURCE_DIR}/broker/main_mqbroker.c ${CMAKE_SOURCE_DIR}/dledger/peer_version.c)
 target_link_libraries(mqbroker_next PRIVATE ledgermq_broker)
-target_compile_definitions(mqbroker_next PRIVATE LEDGERMQ_VERSION="${PROJECT_VERSION}-next" LEDGERMQ_PEER_VERSION_NEWEST=2u)
+target_compile_definitions(mqbroker_next PRIVATE LEDGERMQ_VERSION="${PROJECT_VERSION}-next" LEDGERMQ_PEER_VERSION_NEWEST=3u)
 set_target_properties(mqbroker_next PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 add_executable(consumer_member ${CMAKE_SOURCE_DIR}/tests/e2e/consumer_member.c)
 target_link_libraries(consumer_member PRIVATE ledgermq_client)

@@ -160,13 +160,14 @@ void group_up(struct group_node *node)
     static const char peers[] = "n0-127.0.0.1:1;n1-127.0.0.1:2;n2-127.0.0.1:3";
     static char ids[GROUP_NODES][3] = {"n0", "n1", "n2"};
     struct dledger_options options = {
-        .cluster = "C", .group = "g", .self_id = ids[node->id - 1], .peers = group.alone ? NULL : peers, .dir = ROOT, .segment_size = GROUP_SEGMENT,
+        .cluster = "C", .group = "g", .self_id = ids[node->id - 1], .peers = group.alone ? NULL : peers, .dir = ROOT, .segment_size = group.segment_size,
         .index_file_size = 1u << 20, .durability = group.durability, .election_timeout_ms = 300, .heartbeat_ms = 50, .max_wait_ms = 2500,
         .scrub_bytes_per_second = group.scrub_bytes_per_second, .scrub_interval_s = 1,
+        .fetch_bytes_per_second = group.fetch_bytes_per_second,
         .preferred_leaders = group.preferred_leaders,
     };
-    struct dledger_callbacks callbacks = {node, cb_metadata, cb_message, cb_nothing, cb_snapshot, cb_restore, cb_nothing, NULL, NULL, cb_failed};
-    struct replica_io io = {node, io_send, io_cut, io_sync, io_reserve, io_save, io_hello_changed, io_scrub};
+    struct dledger_callbacks callbacks = {node, cb_metadata, cb_message, cb_nothing, cb_snapshot, cb_restore, cb_nothing, NULL, NULL, cb_failed, NULL};
+    struct replica_io io = {node, io_send, io_cut, io_sync, io_reserve, io_save, io_hello_changed, io_scrub, NULL};
     struct message_store_config config = {.root = ROOT, .consume_queue_file_size = 20 * 1000, .index_slots = 1000, .index_entries = 4000,
                                           .index_enable = true, .transfer_bytes_max = 262144, .transfer_count_max = 32};
     struct error error = {0};
@@ -286,6 +287,7 @@ void group_set_up(void)
     memset(&group, 0, sizeof group);
     group.clock = (struct sim_clock){1700000000000, 1000000};
     group.durability = DURABILITY_B;
+    group.segment_size = GROUP_SEGMENT;
     for (int i = 1; i <= GROUP_NODES; i++) {
         group.nodes[i].id = (uint64_t)i;
         fresh_disk(&group.nodes[i]);
@@ -359,6 +361,13 @@ void group_step(void)
                 if (!group.nodes[i].no_turn)
                     replica_turn(&group.nodes[i].replica);
             }
+        }
+    }
+    for (int i = 1; i <= GROUP_NODES; i++) {
+        if (group.nodes[i].up && group.nodes[i].replica.restart_wanted && !group.nodes[i].no_restart) {
+            end_process(&group.nodes[i]);
+            group.nodes[i].restarts++;
+            group_up(&group.nodes[i]);
         }
     }
     for (int i = 1; i <= GROUP_NODES; i++) {

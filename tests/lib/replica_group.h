@@ -25,10 +25,12 @@ struct group_node {
     bool no_sync;  /* its sync takes long */
     uint64_t sync_us; /* so long a sync of its log takes */
     bool broken;   /* its disk opens no segment any more */
+    bool no_restart; /* it does not get the new start that it asks for */
     bool may_fail; /* it is expected to stop for good */
     uint64_t stall_until_us; /* its process gets no processor until then */
     uint64_t vote_sync_us;   /* so long its loop stands still in a sync of the vote file */
 
+    int restarts; /* that it asked for */
     int metadata_applied;
     int messages_applied;
 
@@ -47,7 +49,9 @@ struct group_send {
 struct group {
     struct sim_clock clock;
     enum durability_class durability;
+    uint64_t segment_size; /* GROUP_SEGMENT, unless the test says otherwise before anybody is up */
     struct group_node nodes[GROUP_NODES + 1]; /* by Raft id */
+    uint64_t fetch_bytes_per_second;
     uint64_t scrub_bytes_per_second; /* 0: nobody scrubs */
     bool alone; /* member 1 is a group of one */
     const char *preferred_leaders;

@@ -651,7 +651,8 @@ static void check_acknowledgement(struct machine *machine, uint64_t index)
 
 void checker_sending(struct machine *machine, uint64_t to, const struct peer_message *message)
 {
-    bool asks = message->type == PEER_FETCH || message->type == PEER_REPAIR || message->type == PEER_REPAIR_RESULT;
+    bool asks = message->type == PEER_FETCH || message->type == PEER_REPAIR || message->type == PEER_REPAIR_RESULT || message->type == PEER_MANIFEST ||
+                message->type == PEER_BULK || message->type == PEER_FORGOT;
     if (machine->replica.phase != REPLICA_RUNNING && !asks)
         violation(machine->id, "a member that does not run sends a message of type %d", message->type);
     switch (message->type) {

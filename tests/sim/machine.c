@@ -418,8 +418,8 @@ void machine_start(struct machine *machine)
         .scrub_interval_s = 3,
     };
     struct dledger_callbacks callbacks = {machine,    cb_metadata,     cb_message, cb_applied, cb_snapshot,
-                                          cb_restore, cb_role_changed, NULL,       NULL,       cb_failed};
-    struct replica_io io = {machine, io_send, io_cut, io_sync, io_reserve, io_save, io_hello_changed, io_scrub};
+                                          cb_restore, cb_role_changed, NULL,       NULL,       cb_failed,  NULL};
+    struct replica_io io = {machine, io_send, io_cut, io_sync, io_reserve, io_save, io_hello_changed, io_scrub, NULL};
     struct message_store_config config;
     struct error error = {0};
     struct sim_fault fault = machine->disk.fault; /* chaos may want the start itself to fail */

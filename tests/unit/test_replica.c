@@ -201,16 +201,23 @@ START_TEST(test_wiped_member)
     ck_assert_int_eq(wiped->replica.phase, REPLICA_RUNNING);
     expect_all_queues(50);
 
-    /* Two of three wiped: nobody leads, whatever time passes. */
+    /* Two of three wiped: nobody leads, whatever time passes, until the third is there and has brought back what it holds. */
     for (int i = 1; i <= GROUP_NODES; i++)
         group_kill(&group.nodes[i]);
     group_wipe(&group.nodes[1]);
     group_wipe(&group.nodes[2]);
-    group_all_up();
+    group_up(&group.nodes[1]);
+    group_up(&group.nodes[2]);
     for (int k = 0; k < 5000; k++) {
         group_step();
         ck_assert_ptr_null(group_leader());
     }
+    group_up(&group.nodes[3]);
+    group_wait_leader(5000);
+    group_steps(2000);
+    expect_all_queues(50);
+    for (int i = 1; i <= GROUP_NODES; i++)
+        ck_assert_int_eq(group.nodes[i].replica.phase, REPLICA_RUNNING);
 }
 END_TEST
 

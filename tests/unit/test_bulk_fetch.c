@@ -1,0 +1,355 @@
+/* A member whose next entry is deleted in the group: it fetches the log from the leader's first entry on, whatever stops it on the way. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "dledger/replica_internal.h"
+#include "tests/lib/replica_group.h"
+#include "tests/lib/run_suite.h"
+
+#define SEGMENT (64u << 10)
+#define FIRST 100   /* messages that everybody has */
+#define SECOND 1500 /* and that one member lacks: several segments */
+
+static int sent;
+
+static void set_up(void)
+{
+    group_set_up();
+    group.segment_size = SEGMENT;
+    sent = 0;
+}
+
+static void send_many(int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (i % 50 == 49 || i + 1 == count)
+            group_must_send(group_leader(), sent);
+        else
+            ck_assert_int_eq(group_send(group_leader(), NULL, sent), 0);
+        sent++;
+    }
+}
+
+/* The log begins at the third segment from the end, though one member lacks what is before it. */
+static void trim(bool away)
+{
+    struct replica *leader = &group_leader()->replica;
+    uint64_t position = leader->ledger.end_position - leader->ledger.end_position % SEGMENT - 2 * SEGMENT;
+    int held_by;
+    if (away)
+        ck_assert_uint_lt(replica_trim_limit(leader, &held_by), position); /* it is kept for the one that is away ... */
+    leader->options.follower_lag_bytes_max = SEGMENT;
+    ck_assert_uint_ge(replica_trim_limit(leader, &held_by), position); /* ... up to a limit */
+    ck_assert_int_eq(replica_trim(leader, position), 0);
+    for (int i = 0; i < 20000 && mapped_file_queue_begin(&leader->ledger.data) < position; i++)
+        group_step();
+    group_steps(5000);
+    ck_assert_uint_eq(mapped_file_queue_begin(&leader->ledger.data), position);
+    ck_assert_uint_gt(leader->ledger.begin_index, FIRST + 10);
+}
+
+/* The member that lacks what is deleted, down. */
+static struct group_node *leave_behind(void)
+{
+    group_all_up();
+    group_wait_leader(2000);
+    send_many(FIRST);
+    group_steps(100);
+    struct group_node *node = group_other(group_leader(), NULL);
+    group_kill(node);
+    send_many(SECOND);
+    trim(true);
+    return node;
+}
+
+static bool is_level(const struct group_node *node)
+{
+    return group_leader() != NULL && node->up && node->replica.phase == REPLICA_RUNNING && node->replica.applied == group_leader()->replica.applied &&
+           node->replica.ledger.last_index == group_leader()->replica.ledger.last_index;
+}
+
+static void expect_level(struct group_node *node)
+{
+    for (int i = 0; i < 30000 && !is_level(node); i++)
+        group_step();
+    ck_assert_msg(is_level(node), "n%d is at entry %lld in phase %d, its fetch is %s", (int)node->id - 1, (long long)node->replica.ledger.last_index,
+                  node->replica.phase, bulk_state_name(node->replica.fetch.state));
+    struct group_node *leader = group_leader();
+    ck_assert_uint_eq(node->replica.ledger.last_chain, leader->replica.ledger.last_chain);
+    ck_assert_int_gt(node->replica.ledger.begin_index, 0);
+    ck_assert_int_eq(group_messages(node), sent);
+    ck_assert_int_eq(node->metadata_applied, leader->metadata_applied);
+    for (uint64_t i = (uint64_t)node->replica.ledger.begin_index; (int64_t)i <= node->replica.ledger.last_index; i++) {
+        struct ledger_entry a, b;
+        const uint8_t *here = ledger_entry(&node->replica.ledger, i, &a), *there = ledger_entry(&leader->replica.ledger, i, &b);
+        ck_assert_ptr_nonnull(here);
+        if (there != NULL)
+            ck_assert_int_eq(memcmp(here, there, ledger_entry_size(&a)), 0);
+    }
+    ck_assert_int_eq(ledger_verify(&node->replica.ledger, 0, (uint64_t)node->replica.ledger.last_index, UINT64_MAX), node->replica.ledger.last_index + 1);
+    ck_assert_uint_eq(node->replica.ledger.hole_count, 0);
+    /* It takes part: what is sent now is on its disk too, and with it alone beside the leader there is a quorum. */
+    struct group_node *third = group_other(leader, node);
+    bool third_was_up = third->up;
+    if (third_was_up)
+        group_kill(third);
+    send_many(10);
+    group_steps(50);
+    ck_assert_int_eq(group_messages(node), sent);
+    if (third_was_up)
+        group_up(third);
+}
+
+static bool marked(const struct group_node *node)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/install/complete", group_dir(node));
+    return sim_env_exists(&node->sim, path);
+}
+
+START_TEST(test_behind)
+{
+    struct group_node *node = leave_behind();
+    group_up(node);
+    ck_assert_int_eq(node->replica.phase, REPLICA_RUNNING); /* it forgot nothing: it votes all the time */
+    expect_level(node);
+    ck_assert_int_eq(node->restarts, 1);
+}
+END_TEST
+
+START_TEST(test_wiped)
+{
+    struct group_node *node = leave_behind();
+    group_wipe(node);
+    group_up(node);
+    expect_level(node);
+    ck_assert_int_eq(node->restarts, 1);
+    ck_assert(!node->replica.checkpoint.forgot);
+}
+END_TEST
+
+/* Without its vote file, with and without the rest. */
+START_TEST(test_lost_vote)
+{
+    struct group_node *node = leave_behind();
+    char path[128];
+    snprintf(path, sizeof path, "%s/vote", group_dir(node));
+    sim_env_remove(&node->sim, path);
+    group_up(node);
+    ck_assert_int_eq(node->replica.phase, REPLICA_MUTE);
+    expect_level(node);
+}
+END_TEST
+
+/* A kill or a power cut after each step of the way, of the member or of its leader: every start succeeds, and in the end it is level (V9). */
+START_TEST(test_killed_on_the_way)
+{
+    struct group_node *node = leave_behind();
+    int cuts = 0;
+    if (_i % 2 == 1)
+        group_wipe(node);
+    group.fetch_bytes_per_second = 4u << 20;
+    group_up(node);
+    for (int i = 0; i < 60 && !(is_level(node) && node->restarts > 0); i++) {
+        for (int step = 0; step < 1 + (i * 7 + _i * 3) % 23; step++)
+            group_step();
+        if (_i % 3 == 0)
+            group_kill(node);
+        else
+            group_power_cut(node);
+        group_up(node);
+        cuts++;
+    }
+    ck_assert_int_gt(cuts, 0);
+    expect_level(node);
+}
+END_TEST
+
+/* The switch from the old log to the new one dies inside each of its calls, one after the other, with and without its machine (V9). */
+START_TEST(test_killed_in_the_switch)
+{
+    struct group_node *node = leave_behind();
+    struct env *env = &node->sim.env;
+    struct error error;
+    bool installed = false, leftover;
+    node->no_restart = true;
+    group_up(node);
+    for (int i = 0; i < 20000 && node->replica.fetch.state != BULK_COMPLETE; i++)
+        group_step();
+    ck_assert_int_eq(node->replica.fetch.state, BULK_COMPLETE);
+    group_kill(node);
+    for (uint64_t n = 1; !installed; n++) {
+        sim_env_kill_at(&node->sim, SIM_CHANGES, _i < 2 ? n : 1 + sim_env_chance(&node->sim, 60));
+        int rv = bulk_install(env, "/store", group_dir(node), &installed, &leftover, &error);
+        bool died = node->sim.dead;
+        ck_assert_msg(rv == 0 || died, "%s", error.message);
+        if (died && _i % 2 == 1)
+            sim_env_power_cut(&node->sim);
+        sim_env_restart(&node->sim);
+        if (died)
+            installed = false;
+        ck_assert_uint_lt(n, 400);
+        if (died && !marked(node))
+            break; /* inside the last call: all was done */
+    }
+    node->no_restart = false;
+    group_up(node);
+    ck_assert_int_gt(node->replica.ledger.begin_index, 0);
+    expect_level(node);
+    ck_assert_int_eq(node->restarts, 0);
+}
+END_TEST
+
+/* L9: who has a part only is not elected. */
+START_TEST(test_leader_changes)
+{
+    struct group_node *node = leave_behind();
+    group.fetch_bytes_per_second = 1u << 20;
+    group_up(node);
+    for (int i = 0; i < 5000 && (node->replica.fetch.state != BULK_ENTRIES || node->replica.fetch.staging.last_index < node->replica.fetch.staging.begin_index + 50); i++)
+        group_step();
+    ck_assert_int_eq(node->replica.fetch.state, BULK_ENTRIES);
+    int64_t had = node->replica.fetch.staging.last_index;
+    struct group_node *leader = group_leader();
+    group_kill(leader);
+    /* The other one needs this member's vote: it forgot nothing, so it gives it, while it fetches (it is not elected itself). */
+    struct group_node *next = group_wait_leader(5000);
+    ck_assert_ptr_ne(next, node);
+    group_up(leader);
+    expect_level(node);
+    ck_assert_int_gt(had, 0);
+}
+END_TEST
+
+/* What was fetched and lies there is damaged before it counts. */
+START_TEST(test_damaged_meanwhile)
+{
+    struct group_node *node = leave_behind();
+    group.fetch_bytes_per_second = 1u << 20;
+    group_up(node);
+    for (int i = 0; i < 5000 && (node->replica.fetch.state != BULK_ENTRIES || node->replica.fetch.staging.last_index < node->replica.fetch.staging.begin_index + 100); i++)
+        group_step();
+    char path[160];
+    snprintf(path, sizeof path, "%s/install/data/%020llu", group_dir(node), (unsigned long long)node->replica.fetch.first_position);
+    group_kill(node);
+    sim_env_corrupt(&node->sim, path, 100 + (uint64_t)_i * 1777, 0x10);
+    group_up(node);
+    expect_level(node);
+}
+END_TEST
+
+static int pieces;
+
+static bool loses_pieces(uint64_t from, uint64_t to, const struct peer_message *message)
+{
+    (void)from, (void)to;
+    if (message->type != PEER_BULK_RESULT && message->type != PEER_MANIFEST_RESULT && message->type != PEER_BULK)
+        return true;
+    return ++pieces % 3 != 0;
+}
+
+START_TEST(test_lossy)
+{
+    struct group_node *node = leave_behind();
+    pieces = 0;
+    group.passes = loses_pieces;
+    group_up(node);
+    expect_level(node);
+    ck_assert_int_gt(pieces, 10);
+}
+END_TEST
+
+struct copying {
+    struct env *from, *to;
+    const char *path;
+};
+
+static int copy_one(void *argument, const char *name, bool is_dir)
+{
+    const struct copying *copying = argument;
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", copying->path, name);
+    struct copying inner = {copying->from, copying->to, path};
+    if (is_dir) {
+        ck_assert_int_eq(inner.to->ops->make_dir(inner.to, path), 0);
+        return inner.from->ops->list(inner.from, path, copy_one, &inner);
+    }
+    struct env_file *in, *out;
+    uint64_t size;
+    ck_assert_int_eq(env_open(inner.from, path, ENV_READ, &in), 0);
+    ck_assert_int_eq(env_open(inner.to, path, ENV_WRITE | ENV_CREATE, &out), 0);
+    ck_assert_int_eq(inner.from->ops->size(inner.from, in, &size), 0);
+    uint8_t *bytes = malloc(size + 1);
+    ck_assert_int_eq(env_read(inner.from, in, bytes, size, 0), (ssize_t)size);
+    ck_assert_int_eq(env_write(inner.to, out, bytes, size, 0), 0);
+    free(bytes);
+    env_close(inner.from, in);
+    env_close(inner.to, out);
+    return 0;
+}
+
+static void copy_disk(struct sim_env *to, struct sim_env *from)
+{
+    struct copying copying = {&from->env, &to->env, "/store"};
+    ck_assert_int_eq(to->env.ops->make_dir(&to->env, "/store"), 0);
+    ck_assert_int_eq(from->env.ops->list(&from->env, "/store", copy_one, &copying), 0);
+}
+
+/* The directory of a member is put back as it was some time ago: it voted and acknowledged since. */
+START_TEST(test_old_copy)
+{
+    group_all_up();
+    group_wait_leader(2000);
+    send_many(FIRST);
+    group_steps(1200);
+    struct group_node *node = group_other(group_leader(), NULL);
+    group_kill(node);
+    struct sim_env copy;
+    sim_env_init(&copy, 77, &node->clock);
+    copy_disk(&copy, &node->sim);
+    group_up(node);
+    group_steps(100);
+    send_many(_i == 0 ? 300 : SECOND);
+    group_steps(100);
+    ck_assert_int_eq(group_messages(node), sent);
+    group_kill(node);
+    if (_i == 1)
+        trim(false);
+    uint64_t boot = node->sim.boot_id;
+    group_wipe(node);
+    node->sim.boot_id = boot;
+    copy_disk(&node->sim, &copy);
+    sim_env_close(&copy);
+    group_up(node);
+    ck_assert_int_eq(node->replica.phase, REPLICA_RUNNING); /* it does not know */
+    for (int i = 0; i < 200 && node->restarts == 0; i++)
+        group_step();
+    ck_assert_int_ge(node->restarts, 1);
+    for (int i = 0; i < 30000 && !is_level(node); i++)
+        group_step();
+    ck_assert(is_level(node));
+    ck_assert_int_eq(group_messages(node), sent);
+    ck_assert_uint_ge(node->replica.votes.term, group_leader()->replica.votes.term);
+    ck_assert(!node->replica.checkpoint.forgot);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("bulk_fetch");
+    TCase *tcase = tcase_create("bulk_fetch");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_checked_fixture(tcase, set_up, group_tear_down);
+    tcase_add_test(tcase, test_behind);
+    tcase_add_test(tcase, test_wiped);
+    tcase_add_test(tcase, test_lost_vote);
+    tcase_add_loop_test(tcase, test_killed_on_the_way, 0, 12);
+    tcase_add_loop_test(tcase, test_killed_in_the_switch, 0, 8);
+    tcase_add_test(tcase, test_leader_changes);
+    tcase_add_loop_test(tcase, test_damaged_meanwhile, 0, 6);
+    tcase_add_test(tcase, test_lossy);
+    tcase_add_loop_test(tcase, test_old_copy, 0, 2);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}
