@@ -1,5 +1,6 @@
 """Who leads: leadership handed over on request, and to preferred leaders."""
 import os
+import signal
 import subprocess
 
 import remoting
@@ -44,6 +45,32 @@ def transfer_under_load():
         check(answer.code == 1 and "n8 is no member" in answer.remark, f"{answer}")
         load.stop()
         return f"{verify(cluster, load)} acknowledged, longest gap {load.longest_gap * 1000:.0f} ms"
+
+
+@case
+def e4_transfer_to_a_node_that_stands_still():
+    """E4: the leader does not wait for it longer than an election time-out, and then takes sends as before."""
+    with Cluster(settings=["electionTimeoutMs=1000"]) as cluster:
+        cluster.create_topic("T", 4)
+        load = Load(cluster, "T", 4, pause=0.001)
+        load.start()
+        wait_for("acknowledgements", 20, lambda: len(load.acknowledged) > 200)
+        leader = cluster.leader()
+        target = max(node for node in range(3) if node != leader)  # the first name server of the list answers
+        os.kill(cluster.pid(target), signal.SIGSTOP)
+        try:
+            answer = remoting.ask(cluster.broker(leader), TRANSFER_LEADERSHIP, {"transferee": f"n{target}"}, timeout=5.0)
+            check(answer.code in (0, 14), f"{answer}")  # 14: it is missed already
+            before = len(load.acknowledged)
+            _, seconds = wait_for("sends to go on", 10, lambda: len(load.acknowledged) > before + 200)
+            check(cluster.leader() != target, "who stands still leads")
+        finally:
+            os.kill(cluster.pid(target), signal.SIGCONT)
+        # Now it may take what it was handed, or not: somebody leads.
+        before = len(load.acknowledged)
+        wait_for("sends to go on", 20, lambda: len(load.acknowledged) > before + 200)
+        load.stop()
+        return f"200 sends after {seconds * 1000:.0f} ms, {verify(cluster, load)} acknowledged"
 
 
 @case

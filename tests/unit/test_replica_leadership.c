@@ -64,7 +64,7 @@ START_TEST(test_transfer_refusals)
 }
 END_TEST
 
-/* A transferee that does not answer costs an election time-out, then the old leader goes on. */
+/* E4: a transferee that does not answer costs an election time-out, then the old leader goes on. */
 START_TEST(test_transfer_to_the_deaf)
 {
     struct group_node *leader, *target;

@@ -1,6 +1,8 @@
 /* Members that lose and get votes, change by change. */
 #include <check.h>
+#include <stdio.h>
 
+#include "dledger/replica_internal.h"
 #include "tests/lib/replica_group.h"
 #include "tests/lib/run_suite.h"
 
@@ -146,6 +148,188 @@ START_TEST(test_votes_before_it_knows)
 }
 END_TEST
 
+/* L13: a leader whose log was all committed when it was elected has no entry of its own term. Asked for a change at once it refuses, appends a barrier, and
+ * makes the change when that has committed, not before: two leaders' changes could else each have a majority that does not meet the other's. */
+START_TEST(test_barrier_before_a_change)
+{
+    struct group_node *leader, *next, *third;
+    struct ledger_entry entry = {0};
+    struct error error;
+    raft_index last, barrier;
+
+    group_all_up();
+    leader = group_wait_leader(3000);
+    group_must_send(leader, 0);
+    group_steps(50); /* all know that it is committed */
+    next = group_other(leader, NULL);
+    third = group_other(leader, next);
+    ck_assert_int_eq(replica_transfer(&leader->replica, name_of(next), &error), 0);
+    for (int i = 0; i < 500 && group_leader() != next; i++)
+        group_step();
+    ck_assert_ptr_eq(group_leader(), next);
+    last = raft_driver_last(&next->replica.driver);
+    ck_assert_uint_eq(next->replica.driver.commit, last);
+    ck_assert_uint_lt(next->replica.ledger.last_term, raft_current_term(&next->replica.driver.raft));
+    third->cut = leader->cut = true; /* its barrier cannot commit */
+    for (int i = 0; i < 100; i++) {
+        int rv = begin_change(next, DLEDGER_MEMBER_DEMOTE, third);
+        ck_assert(rv == ERROR_BUSY || rv == ERROR_NOT_LEADER);
+        group_step();
+    }
+    barrier = raft_driver_last(&next->replica.driver);
+    ck_assert_uint_gt(barrier, last);
+    for (raft_index i = last; i < barrier; i++) {
+        ck_assert_ptr_nonnull(ledger_entry(&next->replica.ledger, i, &entry));
+        ck_assert_int_eq(entry.kind, LEDGER_ENTRY_BARRIER);
+        ck_assert_uint_eq(entry.term, next->replica.ledger.last_term);
+    }
+    third->cut = leader->cut = false;
+    must_change(group_wait_leader(3000), DLEDGER_MEMBER_DEMOTE, third);
+    group_steps(500);
+    ck_assert(ledger_entry(&third->replica.ledger, request.index, &entry) != NULL && entry.kind == LEDGER_ENTRY_CONFIGURATION);
+    ck_assert_uint_eq(ledger_term_of(&third->replica.ledger, request.index - 1), entry.term);
+}
+END_TEST
+
+static void all_agree(void)
+{
+    struct group_node *leader;
+
+    group_steps(1500);
+    leader = group_wait_leader(5000);
+    group_must_send(leader, 0);
+    group_steps(500);
+    for (int i = 1; i <= GROUP_NODES; i++) {
+        const struct replica *replica = &group.nodes[i].replica;
+        ck_assert_int_eq(replica->phase, REPLICA_RUNNING);
+        ck_assert_uint_eq(replica->ledger.last_chain, leader->replica.ledger.last_chain);
+        for (int k = 0; k < GROUP_NODES; k++)
+            ck_assert_int_eq(replica->members[k].voter, leader->replica.members[k].voter);
+    }
+}
+
+/* L16: a member dies inside each call that changes its disk while a vote is taken or given; then all read the same set from their logs. */
+START_TEST(test_kill_at_each_step_of_a_change)
+{
+    bool leader_dies = _i % 2 == 0;
+    enum dledger_member_action action = _i / 2 == 0 ? DLEDGER_MEMBER_DEMOTE : DLEDGER_MEMBER_PROMOTE;
+    bool hit = true;
+
+    group_all_up();
+    for (uint64_t n = 1; hit; n++) {
+        struct group_node *leader = group_wait_leader(5000), *subject = group_other(leader, NULL);
+        struct group_node *victim = leader_dies ? leader : subject;
+        int steps, rv = ERROR_BUSY;
+
+        group_must_send(leader, 0);
+        if (leader->replica.members[subject->id - 1].voter != (action == DLEDGER_MEMBER_DEMOTE))
+            must_change(leader, action == DLEDGER_MEMBER_DEMOTE ? DLEDGER_MEMBER_PROMOTE : DLEDGER_MEMBER_DEMOTE, subject);
+        group_steps(1500); /* checkpoints are written, so that those calls are the change's */
+        leader = group_wait_leader(3000);
+        if (leader != (leader_dies ? victim : leader))
+            continue;
+        victim->may_fail = true;
+        sim_env_kill_at(&victim->sim, SIM_CHANGES, n);
+        for (steps = 0; steps < 200 && rv == ERROR_BUSY && !victim->sim.dead; steps++) {
+            rv = begin_change(leader, action, subject);
+            group_step();
+        }
+        for (steps = 0; steps < 1200 && !victim->sim.dead; steps++)
+            group_step();
+        hit = victim->sim.dead && n < 12;
+        if (n % 2 == 0)
+            group_power_cut(victim);
+        else
+            group_kill(victim);
+        victim->may_fail = false;
+        group_up(victim);
+        all_agree();
+    }
+}
+END_TEST
+
+#define L14_SENDS 4000
+static struct group_send sends[L14_SENDS];
+static struct append_entry_request change_requests[12000 / 50 + 1]; /* the log of a member that was killed keeps them */
+
+/* L14: votes are taken and given, leadership is handed over, members are cut off, killed, lose power, all by chance and under load: nothing that was
+ * acknowledged is missing or elsewhere. */
+START_TEST(test_chance_of_changes_loses_nothing)
+{
+    struct sim_env *chance = &group.nodes[1].sim;
+    int count = 0, acknowledged = 0, changes = 0;
+
+    memset(sends, 0, sizeof sends);
+    group_all_up();
+    group_wait_leader(3000);
+    for (int i = 0; i < _i * 7; i++)
+        sim_env_chance(chance, 2); /* another course each time */
+    for (int step = 0; step < 12000; step++) {
+        struct group_node *node = &group.nodes[1 + sim_env_chance(chance, GROUP_NODES)], *leader = group_leader();
+        struct error error;
+        if (leader != NULL && count < L14_SENDS && step % 4 == 0 && group_send(leader, &sends[count], count) == 0)
+            count++;
+        switch (sim_env_chance(chance, 1000)) {
+        case 0:
+            if (node->up && group_other(node, NULL) != NULL && group_other(node, group_other(node, NULL)) != NULL)
+                group_kill(node);
+            break;
+        case 1:
+            if (node->up && group_other(node, NULL) != NULL && group_other(node, group_other(node, NULL)) != NULL)
+                group_power_cut(node);
+            break;
+        case 2:
+        case 3:
+            node->cut = !node->cut;
+            break;
+        case 4:
+        case 5:
+        case 6:
+        case 7:
+        case 8:
+            if (node->up)
+                node->cut = false;
+            else
+                group_up(node);
+            break;
+        case 9:
+            if (leader != NULL)
+                (void)replica_transfer(&leader->replica, NULL, &error);
+            break;
+        default:
+            if (leader != NULL && step % 50 == 0) {
+                bool votes = leader->replica.members[node->id - 1].voter;
+                change_requests[changes] = (struct append_entry_request){.done = on_done};
+                changes += replica_change_member(&leader->replica, votes ? DLEDGER_MEMBER_DEMOTE : DLEDGER_MEMBER_PROMOTE, name_of(node), "",
+                                                 &change_requests[changes], &error) == 0;
+            }
+            break;
+        }
+        group_step();
+    }
+    for (int i = 1; i <= GROUP_NODES; i++) {
+        group.nodes[i].cut = false;
+        if (!group.nodes[i].up)
+            group_up(&group.nodes[i]);
+    }
+    all_agree();
+    for (int i = 0; i < count; i++) {
+        char text[32];
+        struct ledger_entry entry;
+        if (!sends[i].done || sends[i].request.code != 0)
+            continue;
+        acknowledged++;
+        const uint8_t *bytes = ledger_entry(&group_leader()->replica.ledger, sends[i].request.index, &entry);
+        ck_assert_ptr_nonnull(bytes);
+        snprintf(text, sizeof text, "message %d", i);
+        ck_assert_msg(memmem(bytes, ledger_entry_size(&entry), text, strlen(text)) != NULL, "%s was acknowledged and is not at index %llu", text,
+                      (unsigned long long)sends[i].request.index);
+    }
+    ck_assert_int_gt(acknowledged, 200);
+    ck_assert_int_gt(changes, 5);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("replica_membership");
@@ -156,6 +340,9 @@ int main(void)
     tcase_add_test(tcase, test_votes_go_and_come);
     tcase_add_test(tcase, test_refusals);
     tcase_add_test(tcase, test_votes_before_it_knows);
+    tcase_add_test(tcase, test_barrier_before_a_change);
+    tcase_add_loop_test(tcase, test_kill_at_each_step_of_a_change, 0, 4);
+    tcase_add_loop_test(tcase, test_chance_of_changes_loses_nothing, 0, 10);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
