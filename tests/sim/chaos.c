@@ -170,9 +170,6 @@ static void hung_sync(struct machine *machine)
 
 static bool may_wipe(const struct machine *machine)
 {
-    /* Who is emptied when the log's beginning is gone is refilled by a person, from a copy. */
-    if (world.trims)
-        return false;
     if (world.nodes == 1 || another_wiped(machine) || (machine->forgetful && !machine->outcast))
         return false;
     /* A person does that only while the others are well, all of them: two wipes in a row would be one too many. */

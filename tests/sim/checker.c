@@ -299,6 +299,13 @@ static void follow_log(struct machine *machine)
     while (same > 0) {
         uint64_t end;
         uint32_t chain;
+        if (same <= machine->log_begin) {
+            /* It took a log that begins later in the place of its own: what is before that is what the group committed. */
+            if (machine->log[same].chain == committed[same].chain)
+                break;
+            same--;
+            continue;
+        }
         if (machine->damaged_count > 0 && disk_fault_at(machine, same))
             break; /* it is committed, and stands behind the end of what may be cut */
         if (!ledger_end_of(ledger, same - 1, &end, &chain) && machine->damaged_count > 0 && disk_fault_log_left(machine))
@@ -324,6 +331,12 @@ static void follow_log(struct machine *machine)
     machine->log = grow(machine->log, &machine->log_capacity, last + 1, sizeof *machine->log);
     for (uint64_t i = same + 1; i <= last; i++) {
         struct ledger_entry entry;
+        if (i <= machine->log_begin) {
+            if (i > committed_last)
+                violation(machine->id, "its log begins behind entry %llu, which nobody has committed", (unsigned long long)i);
+            machine->log[i] = (struct log_seen){committed[i].term, committed[i].position, committed[i].chain};
+            continue;
+        }
         if (ledger_entry(ledger, i - 1, &entry) == NULL)
             violation(machine->id, "entry %llu cannot be read", (unsigned long long)i);
         machine->log[i] = (struct log_seen){entry.term, entry.position, entry.chain_crc};
@@ -611,7 +624,7 @@ void checker_started(struct machine *machine)
         if (!there || entry.chain_crc != machine->log[i].chain)
             violation(machine->id, "entry %llu changed over a restart", (unsigned long long)i);
     }
-    if (acknowledged > 0 && (machine->log_last < acknowledged || machine->log[acknowledged].chain != seen.chain))
+    if (acknowledged > (uint64_t)machine->replica.ledger.begin_index && (machine->log_last < acknowledged || machine->log[acknowledged].chain != seen.chain))
         violation(machine->id, "has lost entry %llu, which it had acknowledged: its log ends at %llu", (unsigned long long)acknowledged,
                   (unsigned long long)machine->log_last);
 }

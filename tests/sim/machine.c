@@ -414,6 +414,8 @@ void machine_start(struct machine *machine)
         .election_timeout_ms = 300,
         .heartbeat_ms = 50,
         .max_wait_ms = 2500,
+        .follower_lag_bytes_max = world.trims && world.seed % 2 == 0 ? world.segment_size : 0, /* members that are away are left behind */
+        .fetch_bytes_per_second = 4u << 20,
         .scrub_bytes_per_second = world.scrub_rate,
         .scrub_interval_s = 3,
     };
@@ -693,6 +695,11 @@ static bool turn(struct machine *machine)
         network_greet(machine);
     }
     look_at_failure(machine);
+    if (machine->replica.restart_wanted && !machine->stopping) {
+        world.stats->bulk_fetches += machine->replica.fetch.state == BULK_COMPLETE;
+        world.stats->old_copies += machine->replica.fetch.state != BULK_COMPLETE;
+        machine_stop(machine);
+    }
     return more;
 }
 
