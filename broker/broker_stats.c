@@ -498,6 +498,11 @@ static void put_raft(const struct broker_stats *stats, const struct broker_stats
         char version_key[40];
         snprintf(version_key, sizeof version_key, "raftPeerVersion_%s", member->id);
         put(sink, version_key, "%u", member->peer_version);
+        if (member->fetched_percent >= 0) {
+            char fetch_key[40];
+            snprintf(fetch_key, sizeof fetch_key, "raftBulkFetch_%s", member->id);
+            put(sink, fetch_key, "%d percent", member->fetched_percent);
+        }
         put(sink, key, "%s,%s,%lld,%lld,%s,%s", member->address, role, (long long)match, (long long)lag,
             member->self || member->connected ? "true" : "false", broker_address);
     }
