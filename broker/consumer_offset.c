@@ -377,7 +377,7 @@ int consumer_offset_commit_wait(struct broker *broker, struct slice group, struc
 {
     struct consumer_offset_table *table = broker->offsets;
     if (metadata_leads(broker) && in_range(group, topic, queue_id, offset)) {
-        bool in_doubt = broker->log != NULL && dledger_commit_log_stood_still(broker->log);
+        bool in_doubt = broker->log != NULL && dledger_commit_log_in_doubt(broker->log);
         if (!in_doubt && is_stored(table, group, topic, queue_id, offset))
             return ERROR_EXISTS;
         if (table->resets != NULL && offset_reset_overrules(&table->resets, group, topic, queue_id, offset, env_monotonic_us(&broker->env)))

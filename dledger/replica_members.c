@@ -322,6 +322,7 @@ void replica_peer_lost(struct replica *replica, uint64_t id)
     peer->greeted = false;
     peer->slow = false;
     replica->members[id - 1].connected = false;
+    raft_driver_peer_lost(&replica->driver, id);
 }
 
 void replica_hurry(struct replica *replica)

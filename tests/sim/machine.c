@@ -411,7 +411,7 @@ void machine_start(struct machine *machine)
         .segment_size = world.segment_size,
         .index_file_size = world.index_file_size,
         .durability = world.class_b ? DURABILITY_B : DURABILITY_A,
-        .election_timeout_ms = 300,
+        .election_timeout_ms = MACHINE_ELECTION_MS,
         .heartbeat_ms = 50,
         .max_wait_ms = 2500,
         .follower_lag_bytes_max = world.trims && world.seed % 2 == 0 ? world.segment_size : 0, /* members that are away are left behind */
@@ -437,7 +437,6 @@ void machine_start(struct machine *machine)
     machine->clean = false;
     machine->cut_when_dead = machine->cut_when_dead && fault.kill;
     machine->io_error_wanted = fault.calls != 0 && !fault.kill;
-    memset(&machine->pauses, 0, sizeof machine->pauses);
     loop_init(&machine->loop, 0);
     machine_clock(machine);
     world.stats->starts++;
@@ -592,8 +591,10 @@ void machine_resume(struct machine *machine)
     if (!machine->paused)
         return;
     TRACE(1, machine->id, "goes on");
-    if (machine->frozen)
+    if (machine->frozen) {
         machine->boot_us += world.now - machine->paused_since;
+        machine->thawed_at = world.now;
+    }
     machine->paused = machine->frozen = false;
     machine_wake(machine, world.now);
 }
@@ -774,7 +775,6 @@ static void on_wake(const struct world_event *event)
         return;
     machine->wake_at = UINT64_MAX;
     machine_clock(machine);
-    pause_watch_turn(&machine->pauses, &machine->replica, machine->disk.own_clock.monotonic_us / 1000);
     for (int i = 0; i < WORKS; i++)
         works[i] = (enum work)i;
     for (int handled = 0; left > 0 && handled < 200; handled++) {
