@@ -462,6 +462,7 @@ static void put_raft(const struct broker_stats *stats, const struct broker_stats
     put(sink, "raftTrimPosition", "%lld", (long long)state->trim_position);
     put(sink, "segmentsDeleted", "%llu", (unsigned long long)state->trimmed_segments);
     put(sink, "retentionLooks", "%llu", (unsigned long long)retention_counters(broker->retention)->looks);
+    put(sink, "topicExpiries", "%llu", (unsigned long long)retention_counters(broker->retention)->expiries);
     put(sink, "messagesDeletedUnread", "%llu", (unsigned long long)retention_counters(broker->retention)->unread);
     put(sink, "retentionHeldBack", "%s", retention_counters(broker->retention)->held_back);
     put(sink, "raftDurability", "%s", state->durability == DURABILITY_B ? "B" : "A");

@@ -703,7 +703,7 @@ int dledger_commit_log_trim(struct dledger_commit_log *log, uint64_t position)
 
 void dledger_commit_log_trim_queues(struct dledger_commit_log *log)
 {
-    log->replica.trim_queues = log->replica.ledger.trim_position > 0;
+    log->replica.trim_queues = true;
     replica_trim_queues(&log->replica);
 }
 

@@ -462,6 +462,7 @@ void machine_start(struct machine *machine)
         on_restart_failed(machine, &error);
         return;
     }
+    metadata_trim_expired(&machine->broker);
     if (machine->disk.dead) {
         machine_died(machine);
         return;
