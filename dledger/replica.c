@@ -51,7 +51,10 @@ static void update_role(struct replica *replica)
     }
     if (leader != 0 && (leader != replica->gone_leader || term != replica->gone_term))
         replica->hurry_until_us = 0;
-    if (leader != replica->known_leader || term != replica->known_term || replica->accepting != replica->known_accepting) {
+    /* Also when it stopped accepting and began again between two looks: what was under way then is lost. */
+    if (leader != replica->known_leader || term != replica->known_term || replica->accepting != replica->known_accepting ||
+        replica->accept_count != replica->known_accept_count) {
+        replica->known_accept_count = replica->accept_count;
         replica->known_leader = leader;
         replica->known_term = term;
         replica->known_accepting = replica->accepting;

@@ -232,6 +232,7 @@ struct replica {
     uint64_t accept_count;  /* times that it began to accept */
     uint64_t known_leader, known_term;
     bool known_accepting;
+    uint64_t known_accept_count;
     uint64_t leadership_term; /* term in which append offsets were reset */
 
     struct ledger_sync sync;
