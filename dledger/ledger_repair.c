@@ -124,11 +124,21 @@ uint64_t ledger_hole_anchor(const struct ledger *ledger, const struct ledger_hol
 
 /* ---- looking ---- */
 
+/* An old version of a block may hold entries that were cut since, each as whole as the ones that replaced them, and in a chain of their own. But index and
+ * term say which entry it is, and the table of terms does not come from there. */
+static bool term_fits(const struct ledger *ledger, uint64_t index, uint64_t term)
+{
+    size_t at = ledger->term_count;
+    while (at > 0 && ledger->terms[at - 1].first_index > index)
+        at--;
+    return at == 0 || ledger->terms[at - 1].term == term;
+}
+
 /* Entry `index` as its index unit tells, with a body that is whole; its header is not proved. */
 static bool sound_at(const struct ledger *ledger, uint64_t index, struct ledger_entry *entry)
 {
     const uint8_t *bytes = ledger_entry(ledger, index, entry);
-    return bytes != NULL && entry->position + ledger_entry_size(entry) <= ledger->end_position &&
+    return bytes != NULL && entry->position + ledger_entry_size(entry) <= ledger->end_position && term_fits(ledger, index, entry->term) &&
            ledger_entry_body_ok(entry, bytes + LEDGER_ENTRY_HEADER_SIZE);
 }
 
@@ -192,7 +202,7 @@ uint64_t ledger_verify(struct ledger *ledger, uint64_t index, uint64_t last, uin
         }
         bytes = ledger_entry(ledger, index, &entry);
         if (bytes != NULL && entry.position == (chain_known ? ledger_place(ledger, end, ledger_entry_size(&entry)) : entry.position) &&
-            (!chain_known || ledger_entry_chain(bytes, chain) == entry.chain_crc) &&
+            (!chain_known || ledger_entry_chain(bytes, chain) == entry.chain_crc) && term_fits(ledger, index, entry.term) &&
             ledger_entry_body_ok(&entry, bytes + LEDGER_ENTRY_HEADER_SIZE)) {
             if (chain_known && entry.position != end)
                 check_filler(ledger, end);
@@ -208,6 +218,12 @@ uint64_t ledger_verify(struct ledger *ledger, uint64_t index, uint64_t last, uin
         uint64_t first = index;
         if (!chain_known)
             end = bytes != NULL ? entry.position : end;
+        struct ledger_entry before;
+        while (first > (uint64_t)ledger->begin_index && ledger_hole_of(ledger, first - 1) == NULL && ledger_entry(ledger, first - 1, &before) != NULL &&
+               !term_fits(ledger, first - 1, before.term)) {
+            first--;
+            end = before.position;
+        }
         do
             index++;
         while ((int64_t)index <= ledger->last_index && !sound_at(ledger, index, &entry));
@@ -228,7 +244,7 @@ uint32_t ledger_checked_run(const struct ledger *ledger, uint64_t first_index, u
     for (; good < count; good++) {
         struct ledger_entry entry;
         if (*size - at < LEDGER_ENTRY_HEADER_SIZE || ledger_entry_decode(&entry, *run + at) != 0 || entry.index != first_index + good ||
-            ledger_entry_size(&entry) > *size - at || (chain_known && ledger_entry_chain(*run + at, chain) != entry.chain_crc) ||
+            ledger_entry_size(&entry) > *size - at || !term_fits(ledger, entry.index, entry.term) || (chain_known && ledger_entry_chain(*run + at, chain) != entry.chain_crc) ||
             !ledger_entry_body_ok(&entry, *run + at + LEDGER_ENTRY_HEADER_SIZE))
             break;
         chain = entry.chain_crc;
@@ -252,44 +268,68 @@ static bool sound_term_at(const struct ledger *ledger, uint64_t index, uint64_t 
     return true;
 }
 
-/* Adds the terms that begin behind low and up to high: of both the terms are known. */
-static int add_terms_between(struct ledger *ledger, uint64_t low, uint64_t low_term, uint64_t high, uint64_t high_term)
+struct found_terms {
+    struct ledger_term *rows;
+    size_t count, capacity;
+};
+
+static int add_term(struct found_terms *found, uint64_t term, uint64_t index)
 {
-    uint64_t middle = low + (high - low) / 2, up = middle, term = 0;
+    if (found->count > 0 && found->rows[found->count - 1].term == term)
+        return 0;
+    if (found->count == found->capacity) {
+        size_t capacity = found->capacity == 0 ? 64 : found->capacity * 2;
+        struct ledger_term *rows = realloc(found->rows, capacity * sizeof *rows);
+        if (rows == NULL)
+            return ERROR_NO_MEMORY;
+        found->rows = rows;
+        found->capacity = capacity;
+    }
+    found->rows[found->count++] = (struct ledger_term){term, index};
+    return 0;
+}
+
+/* Adds the terms that begin behind low and up to high: of both the terms are known. */
+static int add_terms_between(struct found_terms *found, const struct ledger *ledger, uint64_t low, uint64_t low_term, uint64_t high, uint64_t high_term)
+{
+    uint64_t middle = low + (high - low) / 2, at = middle, term = 0;
     if (low_term >= high_term)
         return 0;
-    while (up > low && up < high && !sound_term_at(ledger, up, &term))
-        up++;
-    if (up == high) {
-        for (up = middle - 1; up > low && !sound_term_at(ledger, up, &term);)
-            up--;
+    while (at > low && at < high && !sound_term_at(ledger, at, &term))
+        at++;
+    if (at == high) {
+        for (at = middle - 1; at > low && !sound_term_at(ledger, at, &term);)
+            at--;
     }
-    if (up <= low || up >= high)
-        return ledger_terms_add(ledger, high_term, high);
-    int rv = add_terms_between(ledger, low, low_term, up, term);
-    return rv == 0 ? add_terms_between(ledger, up, term, high, high_term) : rv;
+    if (at <= low || at >= high)
+        return add_term(found, high_term, high);
+    int rv = add_terms_between(found, ledger, low, low_term, at, term);
+    return rv == 0 ? add_terms_between(found, ledger, at, term, high, high_term) : rv;
 }
 
 int ledger_find_terms(struct ledger *ledger)
 {
     struct ledger_term *known = ledger->terms;
     size_t count = ledger->term_count;
+    struct found_terms found = {0};
     uint64_t first = (uint64_t)ledger->begin_index, term;
     int rv = 0;
 
     if (count == 0 || known[0].first_index <= first)
         return 0;
-    ledger->terms = NULL;
-    ledger->term_count = ledger->term_capacity = 0;
+    ledger->term_count = 0; /* entries are not measured by a table that is being made from them */
     while (first < known[0].first_index && !sound_term_at(ledger, first, &term))
         first++;
     if (first < known[0].first_index) {
-        rv = ledger_terms_add(ledger, term, first);
+        rv = add_term(&found, term, first);
         if (rv == 0)
-            rv = add_terms_between(ledger, first, term, known[0].first_index, known[0].term);
+            rv = add_terms_between(&found, ledger, first, term, known[0].first_index, known[0].term);
     }
     for (size_t i = 0; i < count && rv == 0; i++)
-        rv = ledger_terms_add(ledger, known[i].term, known[i].first_index);
+        rv = add_term(&found, known[i].term, known[i].first_index);
+    ledger->terms = found.rows;
+    ledger->term_count = found.count;
+    ledger->term_capacity = found.capacity;
     free(known);
     return rv;
 }

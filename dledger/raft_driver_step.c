@@ -138,8 +138,8 @@ static void send_entries(struct raft_driver *driver, const struct raft_message *
             size = driver->source_size;
             count = left;
         } else if (left > 0) {
-            count = ledger_run(driver->ledger, previous, left, PEER_RUN_MAX, &run, &size);
-            if (count == 0) { /* not retained */
+            count = ledger_checked_run(driver->ledger, previous, left, PEER_RUN_MAX, &run, &size);
+            if (count == 0) { /* not retained, or damaged and to be repaired */
                 if ((int64_t)previous < driver->ledger->begin_index)
                     driver->io.behind(driver->io.context, message->server_id);
                 return;

@@ -361,7 +361,7 @@ void replica_hand_over_when_useful(struct replica *replica, uint64_t now)
         const struct replica_peer *peer = &replica->peers[i];
         raft_index match;
         if (peer->connected && peer->hello.started && !peer->full && !(high && stuck == 0 && peer->disk_high) &&
-            (uint64_t)i + 1 != stuck &&
+            (uint64_t)i + 1 != stuck && raft_driver_is_voter(&replica->driver, (uint64_t)i + 1) &&
             raft_match_index(&replica->driver.raft, (raft_id)i + 1, &match) == 0 && match >= best_match) {
             best = (uint64_t)i + 1;
             best_match = match;

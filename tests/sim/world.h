@@ -44,6 +44,8 @@ enum chaos_kind {
     CHAOS_STALE,
     CHAOS_MISDIRECTED,
     CHAOS_OLD_COPY,
+    CHAOS_VOTE_TAKEN,
+    CHAOS_VOTE_GIVEN,
     CHAOS_KINDS
 };
 extern const char *const chaos_names[CHAOS_KINDS];
@@ -119,6 +121,7 @@ struct world {
     uint64_t scrub_rate;      /* bytes per second that are read through */
     uint64_t send_gap_us;     /* between client calls, on average */
     uint32_t body_max;
+    bool changes_members;     /* votes are taken and given */
     bool gives_up_halves;     /* that nobody decides, after a second */
     bool trims; /* the log's beginning is deleted now and then */
     bool cut[WORLD_NODES_MAX + 1][WORLD_NODES_MAX + 1]; /* from, to */
