@@ -60,6 +60,8 @@ void ledger_add_hole(struct ledger *ledger, uint64_t first, uint64_t last, uint6
             hole->first = first;
             hole->position = position;
         }
+        if (hole->doubt > hole->first)
+            hole->doubt = hole->first;
         if (last > hole->last) {
             hole->last = last;
             hole->end = end;
@@ -69,6 +71,8 @@ void ledger_add_hole(struct ledger *ledger, uint64_t first, uint64_t last, uint6
                 hole->last = holes[at + 1].last;
                 hole->end = holes[at + 1].end;
             }
+            if (holes[at + 1].doubt < hole->doubt)
+                hole->doubt = holes[at + 1].doubt;
             memmove(hole + 1, hole + 2, (ledger->hole_count - at - 2) * sizeof *hole);
             ledger->hole_count--;
         }
@@ -76,7 +80,7 @@ void ledger_add_hole(struct ledger *ledger, uint64_t first, uint64_t last, uint6
         return;
     }
     memmove(holes + at + 1, holes + at, (ledger->hole_count - at) * sizeof *holes);
-    holes[at] = (struct ledger_hole){first, last, position, end, 0};
+    holes[at] = (struct ledger_hole){first, last, position, end, first, 0};
     ledger->hole_count++;
 }
 
@@ -241,6 +245,10 @@ uint32_t ledger_checked_run(const struct ledger *ledger, uint64_t first_index, u
     size_t at = 0;
     bool chain_known = first_index == 0 || ledger_end_of(ledger, first_index - 1, &end, &chain);
 
+    for (uint32_t i = 0; i < ledger->hole_count; i++) { /* what is in doubt must not mend others */
+        if (first_index < ledger->holes[i].first && ledger->holes[i].doubt < first_index + count)
+            count = ledger->holes[i].doubt > first_index ? (uint32_t)(ledger->holes[i].doubt - first_index) : 0;
+    }
     for (; good < count; good++) {
         struct ledger_entry entry;
         if (*size - at < LEDGER_ENTRY_HEADER_SIZE || ledger_entry_decode(&entry, *run + at) != 0 || entry.index != first_index + good ||
@@ -345,6 +353,24 @@ static int set_term(struct ledger *ledger, uint64_t index, uint64_t term)
     /* Below the table, which a checkpoint bounds, entries tell their terms themselves: a row for one of them would speak for all up to the table. */
     if (at == 0 && ledger->term_count > 0 && index >= (uint64_t)ledger->begin_index && ledger->terms[0].term != term)
         return 0;
+    if (at > 0 && ledger->terms[at - 1].first_index == index && ledger->terms[at - 1].term != term) {
+        /* A row that was made from what stood here before. */
+        struct ledger_term *row = &ledger->terms[at - 1];
+        uint64_t next = at < ledger->term_count ? ledger->terms[at].first_index : (uint64_t)ledger->last_index + 1;
+        bool of_next = at < ledger->term_count && ledger->terms[at].term == term;
+        bool of_previous = at > 1 && ledger->terms[at - 2].term == term;
+        if (of_next)
+            ledger->terms[at].first_index = index;
+        if (of_next || (of_previous && index + 1 == next)) {
+            memmove(row, row + 1, (ledger->term_count - at) * sizeof *row);
+            ledger->term_count--;
+        } else if (of_previous) {
+            row->first_index = index + 1;
+        } else {
+            row->term = term;
+        }
+        return 0;
+    }
     if (at == 0 || ledger->terms[at - 1].term != term) {
         if (at < ledger->term_count && ledger->terms[at].term == term) {
             ledger->terms[at].first_index = index;
@@ -377,6 +403,24 @@ static int write_entry(struct ledger *ledger, const struct ledger_entry *entry, 
     if (unit != NULL && (int64_t)entry->index >= ledger->index_verified_from)
         ledger_index_unit_encode(unit, entry);
     return set_term(ledger, entry->index, entry->term);
+}
+
+void ledger_doubt_before(struct ledger *ledger, uint64_t first, uint64_t from)
+{
+    struct ledger_hole *hole = (struct ledger_hole *)(uintptr_t)ledger_hole_of(ledger, first);
+    if (hole != NULL && from < hole->doubt)
+        hole->doubt = from;
+}
+
+bool ledger_widen_to_doubt(struct ledger *ledger, uint64_t first)
+{
+    struct ledger_hole *hole = (struct ledger_hole *)(uintptr_t)ledger_hole_of(ledger, first);
+    uint64_t end = 0;
+    uint32_t chain;
+    if (hole == NULL || hole->doubt >= hole->first || (hole->doubt > 0 && !ledger_end_of(ledger, hole->doubt - 1, &end, &chain)))
+        return false;
+    ledger_add_hole(ledger, hole->doubt, hole->last, end, hole->end);
+    return true;
 }
 
 void ledger_distrust_anchor(struct ledger *ledger, uint64_t first)
@@ -457,7 +501,7 @@ int ledger_repair(struct ledger *ledger, uint64_t first, const uint8_t *run, siz
     struct ledger_hole *mutable = &ledger->holes[hole - ledger->holes];
     uint64_t next = first + count;
     if (next <= mutable->last) {
-        mutable->first = next;
+        mutable->first = mutable->doubt = next;
         mutable->position = end;
         mutable->refused = 0;
         return 0;
