@@ -86,6 +86,7 @@ struct ledger_recovery {
     uint64_t entries_checked;
     uint64_t bytes_cut;   /* torn tail that was cut */
     bool cut;
+    int64_t proved_index; /* newest commit claim of the checkpoint and of entries that are left: these are the committed ones up to there */
     int64_t claim_index;  /* newest commit claim found (checkpoint, or channel bits, also of entries behind a cut). Above last_index after a
                            * reboot: entries that were committed are gone from here; treat the node as one that forgot (design 14) */
     uint64_t index_units_rewritten;

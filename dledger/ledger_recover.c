@@ -617,6 +617,7 @@ static int recover(struct ledger *ledger, const struct checkpoint *checkpoint, b
     uint64_t found_at = 0;
     if (walk.claim > recovery->claim_index)
         recovery->claim_index = walk.claim;
+    recovery->proved_index = recovery->claim_index < walk.index ? recovery->claim_index : walk.index;
     if (repairable && same_boot && walk.index >= committed && !may_be_torn(ledger, &walk)) {
         char where[PATH_MAX];
         ledger_describe(ledger, walk.stop, where, sizeof where);

@@ -205,7 +205,7 @@ void replica_review_members(struct replica *replica)
     } else if (replica->mute_reason == PEER_MUTE_UNCLEAN && running + better < size / 2 + 1) {
         /* No more of us vote than a majority needs, those with most of the log first: so the leader has the most of what is left, and the others
          * catch up with it. */
-        LOG_ERROR("durability class A: a majority went down uncleanly, so what was acknowledged last may be lost; electing from what is left");
+        LOG_ERROR("a majority lost what tells how it went down (or, in durability class A, went down uncleanly), so what was acknowledged last may be lost; electing from what is left");
         rv = replica_start_driver(replica, replica->applied, &error);
     }
     if (rv == ERROR_NO_SPACE)

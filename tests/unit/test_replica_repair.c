@@ -173,11 +173,20 @@ START_TEST(test_stale_entries)
         from++;
     from &= ~511ull;
     ck_assert_uint_lt(from, to);
-    if (_i == 1)
+    if (_i > 0)
         group_kill(node);
     ck_assert(sim_env_at_rest(&node->sim, segment_of(node), from, to - from));
     sim_env_put(&node->sim, segment_of(node), from, old + from, to - from);
-    if (_i == 1) {
+    if (_i > 1) { /* behind what its checkpoint knows, too */
+        char path[64];
+        snprintf(path, sizeof path, "%s/checkpoint", group_dir(node));
+        sim_env_remove(&node->sim, path);
+    }
+    if (_i > 0) {
+        if (_i == 3) {
+            sim_env_power_cut(&node->sim);
+            sim_env_restart(&node->sim);
+        }
         group_up(node);
         ck_assert_int_eq(node->replica.phase, REPLICA_MUTE);
     }
@@ -344,7 +353,7 @@ int main(void)
     tcase_add_loop_test(tcase, test_disjoint_on_all, 0, 12);
     tcase_add_loop_test(tcase, test_power_cut_before_repair, 0, 5);
     tcase_add_loop_test(tcase, test_damage_while_waiting, 0, 6);
-    tcase_add_loop_test(tcase, test_stale_entries, 1, 2);
+    tcase_add_loop_test(tcase, test_stale_entries, 1, 4);
     tcase_add_loop_test(tcase, test_missing_segment, 0, 3);
     tcase_add_test(tcase, test_waits_for_who_has_it);
     tcase_add_test(tcase, test_damaged_on_all);
