@@ -248,6 +248,8 @@ static bool change_member(struct machine *machine, enum dledger_member_action ac
         if (machine_runs(other) && other->replica.accepting && !other->stopping && !other->paused && checker_leads_newest(other))
             leader = other;
     }
+    for (int i = 1; i <= world.nodes && checker_votes(machine->id) != (action == DLEDGER_MEMBER_DEMOTE); i++)
+        machine = world.machines[machine->id % world.nodes + 1];
     if (!world.changes_members || leader == NULL)
         return false;
     struct append_entry_request *request = calloc(1, sizeof *request);
