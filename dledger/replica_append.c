@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "store/seeded_bug.h"
+
 static void pending_add(struct replica *replica, struct append_entry_request *request)
 {
     request->next = NULL;
@@ -253,6 +255,15 @@ int replica_submit_configuration(struct replica *replica, struct slice configura
     int rv = ERROR_NO_MEMORY;
 
     assert(replica->accepting && replica->gather_count == 0);
+    if (SEEDED_BUG(GUARD_11)) { /* gathered, as any other entry */
+        int64_t offset;
+        uint8_t *room = replica_reserve(replica, configuration.size, &offset, &rv);
+        if (room == NULL)
+            return rv;
+        memcpy(room, configuration.data, configuration.size);
+        replica_append(replica, LEDGER_ENTRY_CONFIGURATION, request);
+        return 0;
+    }
     entry.position = ledger_place(ledger, ledger->end_position, size);
     buffer_init(&run, 0);
     if (buffer_reserve(&run, size) != NULL) {

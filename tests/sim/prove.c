@@ -7,7 +7,8 @@
 
 #define SEEDS_MAX 2000u
 
-#define NO_MEMBERSHIP "configurations do not change in these runs"
+#define NO_LATE "a connection keeps its order and a new one ends the old, so nothing comes late; 1,000 seeds do not find it"
+#define NO_MEMBERSHIP "configurations seldom change in these runs; 200 seeds do not find it"
 
 /* What a bug needs to show itself, else the seed decides; or why no run can show it. */
 static const struct proof {
@@ -21,15 +22,14 @@ static const struct proof {
     [SEEDED_GUARD_1] = {.nodes = 1},
     [SEEDED_GUARD_2] = {.not_shown = NO_MEMBERSHIP},
     [SEEDED_GUARD_3] = {.not_shown = NO_MEMBERSHIP},
-    [SEEDED_GUARD_4] = {.not_shown = "no seed of 2000 finds it"},
-    [SEEDED_GUARD_5] = {.not_shown = "no seed of 2000 finds it"},
-    [SEEDED_GUARD_7] = {.not_shown = "no seed of 2000 finds it"},
-    [SEEDED_GUARD_8] = {.not_shown = "no seed of 2000 finds it"},
-    [SEEDED_GUARD_10] = {.not_shown = "no seed of 2000 finds it"},
+    [SEEDED_GUARD_4] = {.not_shown = NO_LATE},
+    [SEEDED_GUARD_5] = {.not_shown = NO_LATE},
+    [SEEDED_GUARD_7] = {.not_shown = "it costs an election at most, which no rule forbids; 2,000 seeds do not find it"},
+    [SEEDED_GUARD_8] = {.not_shown = "nobody is ever SPARE, and there are 5 ms between two runs of the timer; 2,000 seeds do not find it"},
     [SEEDED_GUARD_11] = {.not_shown = NO_MEMBERSHIP},
     [SEEDED_GUARD_13] = {.not_shown = "two leaders in one term are G1's to prevent, and with it there are none"},
-    [SEEDED_GUARD_14] = {.not_shown = "no seed of 2000 finds it"},
-    [SEEDED_GUARD_15] = {.not_shown = "no seed of 2000 finds it"},
+    [SEEDED_GUARD_14] = {.not_shown = "who lost what it acknowledged is mute until it has caught up, so no leader meets one; seeds do not find it"},
+    [SEEDED_GUARD_15] = {.not_shown = "it costs round trips only; 250 seeds do not find it"},
     [SEEDED_GUARD_16] = {.not_shown = NO_MEMBERSHIP},
 };
 
@@ -56,25 +56,24 @@ static bool prove_one(const struct settings *given, enum seeded_bug bug)
     struct world_stats sum = {0};
     struct runs_failure failure = {0};
 
-    settings.runs = SEEDS_MAX;
     settings.options.bug = bug;
     if (proofs[bug].durability != 0)
         settings.options.durability = proofs[bug].durability;
     if (proofs[bug].nodes != 0)
         settings.options.nodes = proofs[bug].nodes;
-    bool found = runs_of_seeds(&settings, &sum, &failure) > 0;
-    unsigned long long seeds = failure.seed - settings.seed + 1;
-    settings.seed = failure.seed;
-    if (!found) {
-        printf("not ok %s (%s): not found within %u seeds\n", seeded_bug_names[bug], seeded_bug_texts[bug], SEEDS_MAX);
-        return false;
+    for (uint64_t end = settings.seed + SEEDS_MAX; settings.seed < end; settings.seed = failure.seed + 1) {
+        settings.runs = end - settings.seed;
+        if (runs_of_seeds(&settings, &sum, &failure) == 0)
+            break;
+        settings.seed = failure.seed;
+        if (!passes_without(&settings))
+            continue; /* proves nothing */
+        unsigned long long seeds = failure.seed - given->seed + 1;
+        printf("ok %s (%s): %llu seed%s, then: %s\n", seeded_bug_names[bug], seeded_bug_texts[bug], seeds, seeds == 1 ? "" : "s", rule_of(failure.said));
+        return true;
     }
-    if (!passes_without(&settings)) {
-        printf("not ok %s (%s): seed %llu fails without it too\n", seeded_bug_names[bug], seeded_bug_texts[bug], (unsigned long long)failure.seed);
-        return false;
-    }
-    printf("ok %s (%s): %llu seed%s, then: %s\n", seeded_bug_names[bug], seeded_bug_texts[bug], seeds, seeds == 1 ? "" : "s", rule_of(failure.said));
-    return true;
+    printf("not ok %s (%s): not found within %u seeds that pass without it\n", seeded_bug_names[bug], seeded_bug_texts[bug], SEEDS_MAX);
+    return false;
 }
 
 int prove(const struct settings *given)
