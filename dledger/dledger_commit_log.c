@@ -7,6 +7,7 @@
 
 #include "dledger/dledger_rpc_service.h"
 #include "dledger/flush.h"
+#include "dledger/pause_watch.h"
 #include "dledger/peer.h"
 #include "dledger/replica_internal.h"
 #include "proto/remoting_command.h"
@@ -65,6 +66,7 @@ struct dledger_commit_log {
     void *closed_argument;
     unsigned open_handles;
     uint64_t turn_us_max;
+    struct pause_watch pauses;
 };
 
 /* ---- replica's io ---- */
@@ -286,6 +288,7 @@ static void on_prepare(uv_prepare_t *prepare)
     uint64_t turn_ms;
 
     turn(log);
+    pause_watch_turn(&log->pauses, &log->replica, uv_hrtime() / 1000000);
     turn_ms = now_ms - uv_now(log->loop);
     if (turn_ms * 1000 > log->turn_us_max && turn_ms < 100000) {
         log->turn_us_max = turn_ms * 1000;
@@ -641,9 +644,9 @@ bool dledger_commit_log_accepting(const struct dledger_commit_log *log)
     return log->replica.accepting && !log->stopping;
 }
 
-bool dledger_commit_log_in_doubt(struct dledger_commit_log *log)
+bool dledger_commit_log_stood_still(const struct dledger_commit_log *log)
 {
-    return replica_in_doubt(&log->replica);
+    return pause_watch_doubts(&log->pauses, &log->replica, uv_hrtime() / 1000000);
 }
 
 const char *dledger_commit_log_why_not(const struct dledger_commit_log *log)
@@ -703,7 +706,7 @@ int dledger_commit_log_trim(struct dledger_commit_log *log, uint64_t position)
 
 void dledger_commit_log_trim_queues(struct dledger_commit_log *log)
 {
-    log->replica.trim_queues = true;
+    log->replica.trim_queues = log->replica.ledger.trim_position > 0;
     replica_trim_queues(&log->replica);
 }
 

@@ -2,6 +2,7 @@
  * business here. struct dledger_commit_log is the machine. */
 #include <string.h>
 
+#include "dledger/pause_watch.h"
 #include "dledger/replica_internal.h"
 #include "tests/sim/commit_log.h"
 #include "tests/sim/workload.h"
@@ -49,9 +50,10 @@ bool dledger_commit_log_accepting(const struct dledger_commit_log *log)
     return machine_of(log)->replica.accepting && !machine_of(log)->stopping;
 }
 
-bool dledger_commit_log_in_doubt(struct dledger_commit_log *log)
+bool dledger_commit_log_stood_still(const struct dledger_commit_log *log)
 {
-    return replica_in_doubt(&machine_of(log)->replica);
+    const struct machine *machine = machine_of(log);
+    return pause_watch_doubts(&machine->pauses, &machine->replica, machine->disk.own_clock.monotonic_us / 1000);
 }
 
 const char *dledger_commit_log_why_not(const struct dledger_commit_log *log)

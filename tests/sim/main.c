@@ -40,8 +40,7 @@ static void print_stats(const struct world_stats *s)
            U(s->steps));
     printf("calls %llu: acknowledged %llu, unknown %llu; refused %llu (%llu for want of room); metadata records %llu, raw entries %llu\n", U(s->sends),
            U(s->acknowledged), U(s->unknown), U(s->refused), U(s->full_disk_refusals), U(s->metadata), U(s->raw));
-    printf("decisions to delete the log's beginning %llu, segments deleted by all members %llu; bulk fetches %llu, old copies %llu\n", U(s->trims), U(s->trimmed),
-           U(s->bulk_fetches), U(s->old_copies));
+    printf("decisions to delete the log's beginning %llu, segments deleted by all members %llu\n", U(s->trims), U(s->trimmed));
     printf("entries %llu, committed %llu, cut %llu; elections %llu; starts %llu (%llu failed); caught up again %llu; stopped for good %llu\n",
            U(s->entries), U(s->committed), U(s->cut_entries), U(s->elections), U(s->starts), U(s->start_failures), U(s->caught_up),
            U(s->failed_members));
@@ -49,6 +48,10 @@ static void print_stats(const struct world_stats *s)
            U(s->bits_flipped), U(s->connections), U(s->power_cuts));
     printf("class A: a majority without power %llu times, acknowledged and lost thereby %llu; runs without a bare majority %llu, that wait for a person %llu\n",
            U(s->losses), U(s->excused), U(s->runs_without_bare_majority), U(s->runs_that_wait_for_a_person));
+    printf("progress after faults, every half second:");
+    for (int i = 0; i < WORLD_PROGRESS_STEPS; i++)
+        printf(" %llu", U(s->progress[i]));
+    printf("\n");
     for (int i = 0; i < CHAOS_KINDS; i++)
         printf("%s%s %llu", i == 0 ? "faults: " : ", ", chaos_names[i], U(s->chaos[i]));
     printf("\n");

@@ -42,6 +42,7 @@ struct connection {
     struct queue arrived[2];
     uint64_t last_arrival[2];
     bool planned[2];
+    bool broken; /* its ends learn of it, one late perhaps */
 };
 
 static struct connection *connections;
@@ -186,7 +187,7 @@ static void send_on(struct connection *connection, int from_end, const struct pe
     peer_message_encode(&copy, wire->header);
     if (size > 0)
         memcpy(wire->body, body, size);
-    if (size > 0 && message->count > 0 && !world.calm && chance(1000000) < world.flip_per_million) {
+    if (message->count > 0 && !world.calm && chance(1000000) < world.flip_per_million) {
         wire->body[chance(size)] ^= (uint8_t)(1u << chance(8));
         world.stats->bits_flipped++;
     }
@@ -521,6 +522,7 @@ void network_break(int a, int b)
         for (int end = 0; end < 2; end++) {
             struct queue *flying = &connection->flying[end];
             world.stats->messages_lost += drop_behind(flying, chance(count_of(flying) + 1));
+            connection->broken = true;
             world_at(world.now + chance_skewed(2 * SECOND), on_broken, 0, 0, connection, (uint64_t)end);
         }
     }
@@ -549,6 +551,26 @@ void network_cuts_changed(void)
                 continue;
             if (head->arrives < world.now) /* sent again by the kernel, some time later */
                 head->arrives = world.now + chance_skewed(400 * MS);
+            plan_arrival(connection, end);
+        }
+    }
+}
+
+void network_calm(void)
+{
+    for (struct connection *connection = connections; connection != NULL; connection = connection->next) {
+        for (int end = 0; end < 2; end++) {
+            uint64_t at = world.now + 20 + chance(world.latency_us);
+            if (connection->broken)
+                world_at(at, on_broken, 0, 0, connection, (uint64_t)end);
+            if (connection->last_arrival[end] <= at)
+                continue;
+            for (struct wire *wire = connection->flying[end].head; wire != NULL; wire = wire->next) {
+                if (wire->arrives > at)
+                    wire->arrives = at;
+            }
+            connection->last_arrival[end] = at;
+            connection->planned[end] = false; /* the old plan finds nothing left, or another one */
             plan_arrival(connection, end);
         }
     }
