@@ -101,12 +101,15 @@ static bool better_log(const struct peer_hello *a, uint64_t last_term, raft_inde
 
 uint64_t replica_leaderless(const struct replica *replica)
 {
-    int running = 0;
+    int running = 0, voters = 0;
     uint64_t best = 0;
     const struct peer_hello *most = NULL;
 
     if (replica->phase != REPLICA_MUTE || replica->mute_reason != PEER_MUTE_EMPTY)
         return 0;
+    /* Who has no vote, as one that joins, is not missed in an election. */
+    for (int i = 0; i < replica->member_count; i++)
+        voters += replica->members[i].raft_id != 0 && replica->members[i].voter;
     for (int i = 0; i < replica->member_count; i++) {
         const struct replica_peer *peer = &replica->peers[i];
         if ((uint64_t)i + 1 == replica->id || replica->members[i].raft_id == 0)
@@ -116,13 +119,13 @@ uint64_t replica_leaderless(const struct replica *replica)
         if (!peer->hello.started) {
             continue;
         }
-        running++;
+        running += replica->members[i].voter;
         if (most == NULL || better_log(&peer->hello, most->last_term, most->last_index, best)) {
             most = &peer->hello;
             best = (uint64_t)i + 1;
         }
     }
-    if (running >= replica_group_size(replica) / 2 + 1)
+    if (running >= voters / 2 + 1)
         return 0;
     /* What we have ourselves counts as well, and must not be cut for the sake of one that has less. */
     if (replica->ledger.last_index > 0 &&
