@@ -737,7 +737,7 @@ static void on_timer(uv_timer_t *timer)
         /* Those before us dial us, but may not think of it: an empty node may stand at another place of the list than it has in the group, and one that was
          * removed while it was down hears so only if it asks, be it that others who were removed elect it. */
         bool knocks = now - link->seen_ms > KNOCK_MS;
-        if ((link->id > network->replica->id || knocks) && link->connection == NULL && link->dialing == NULL && now >= link->next_dial_ms)
+        if (network->replica->phase != REPLICA_REMOVED && (link->id > network->replica->id || knocks) && link->connection == NULL && link->dialing == NULL && now >= link->next_dial_ms)
             start_dial(network, link, false);
         if (link->id < network->replica->id && link->connection == NULL && link->probe == NULL && now < link->probe_until_ms)
             start_dial(network, link, true);

@@ -343,7 +343,7 @@ void replica_hear_configuration(struct replica *replica, const struct peer_hello
         if (member)
             make_table(replica, &configuration, NULL);
     } else if (!member) {
-        if (generation > ours)
+        if (generation > ours && replica->phase != REPLICA_REMOVED)
             LOG_ERROR("group %s was made anew by force, without this node: what it holds behind the end of that log is of the old group, and lost to it",
                       replica->options.group);
         set_removed(replica, hello->configuration_index);
