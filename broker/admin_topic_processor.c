@@ -73,6 +73,32 @@ static void copy_name(char out[MESSAGE_TOPIC_MAX + 1], struct slice name)
 
 /* ---- changes ---- */
 
+/* RocketMQ 5's form, "+reserve.time=24,-other": + sets, - takes away. Others mean nothing here, as to RocketMQ 4. */
+static bool read_attributes(struct slice text, int32_t *reserved_hours)
+{
+    while (text.size > 0) {
+        const uint8_t *comma = memchr(text.data, ',', text.size);
+        size_t size = comma == NULL ? text.size : (size_t)(comma - text.data);
+        static const char name[] = "reserve.time";
+        size_t name_size = sizeof name - 1;
+        if (size > name_size && memcmp(text.data + 1, name, name_size) == 0 && (size == 1 + name_size || text.data[1 + name_size] == '=')) {
+            char digits[8] = "", *end = digits;
+            size_t digits_size = size == 1 + name_size ? 0 : size - name_size - 2;
+            if (digits_size < sizeof digits)
+                memcpy(digits, text.data + size - digits_size, digits_size);
+            long hours = strtol(digits, &end, 10);
+            if (text.data[0] == '-' && size == 1 + name_size)
+                *reserved_hours = 0;
+            else if (text.data[0] == '+' && end != digits && *end == '\0' && hours >= 1 && hours <= TOPIC_RESERVED_HOURS_MAX)
+                *reserved_hours = (int32_t)hours;
+            else
+                return false;
+        }
+        text = comma == NULL ? slice_of(NULL, 0) : slice_of(comma + 1, text.size - size - 1);
+    }
+    return true;
+}
+
 static void update_and_create_topic(struct broker *broker, struct request *request)
 {
     struct create_topic_request_header header;
@@ -114,6 +140,12 @@ static void update_and_create_topic(struct broker *broker, struct request *reque
     /* header.order is ignored, as in Java: the order of a topic is told by the name server's KV table. */
     const struct topic_entry *entry = topic_config_find(broker->topics, header.topic);
     config.order = entry != NULL && entry->config.order;
+    config.reserved_hours = entry == NULL ? 0 : entry->config.reserved_hours;
+    if (!read_attributes(header.attributes, &config.reserved_hours)) {
+        reply_simple(broker, &request->reply_to, RESPONSE_SYSTEM_ERROR, "attributes: +reserve.time=HOURS from 1 to %d, or -reserve.time, is needed: %.*s",
+                     TOPIC_RESERVED_HOURS_MAX, SLICE_ARG(header.attributes));
+        return;
+    }
     Ledgermq__TopicConfig put;
     Ledgermq__TopicConfig *puts[1] = {&put};
     Ledgermq__MetadataRecord record = LEDGERMQ__METADATA_RECORD__INIT;

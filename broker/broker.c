@@ -203,7 +203,11 @@ static int open_log(struct broker *broker, struct error *error)
     if (broker->log == NULL)
         return error == NULL ? ERROR_IO : error->code;
     int rv = message_store_open(&broker->store, &broker->env, &store_config, &view, error);
-    return rv != 0 ? rv : dledger_commit_log_start(broker->log, &broker->store, error);
+    if (rv == 0)
+        rv = dledger_commit_log_start(broker->log, &broker->store, error);
+    if (rv == 0)
+        metadata_trim_expired(broker);
+    return rv;
 }
 
 static int listen_ports(struct broker *broker, struct error *error)

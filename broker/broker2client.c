@@ -197,8 +197,7 @@ static void consume_message_directly(struct broker *broker, struct request *requ
     struct relay *relay = relay_to(broker, request, header.consumer_group, header.client_id);
     if (relay == NULL)
         return;
-    const struct log_view *log = &broker->store.log;
-    const uint8_t *bytes = cold_read_needed(broker, offset) ? NULL : log->at(log->context, offset, size);
+    const uint8_t *bytes = cold_read_at_hand(broker, offset, size);
     if (bytes != NULL) {
         relay_send(relay, REQUEST_CONSUME_MESSAGE_DIRECTLY, slice_of(bytes, size));
         return;

@@ -462,6 +462,7 @@ static void put_raft(const struct broker_stats *stats, const struct broker_stats
     put(sink, "raftTrimPosition", "%lld", (long long)state->trim_position);
     put(sink, "segmentsDeleted", "%llu", (unsigned long long)state->trimmed_segments);
     put(sink, "retentionLooks", "%llu", (unsigned long long)retention_counters(broker->retention)->looks);
+    put(sink, "topicExpiries", "%llu", (unsigned long long)retention_counters(broker->retention)->expiries);
     put(sink, "messagesDeletedUnread", "%llu", (unsigned long long)retention_counters(broker->retention)->unread);
     put(sink, "retentionHeldBack", "%s", retention_counters(broker->retention)->held_back);
     put(sink, "raftDurability", "%s", state->durability == DURABILITY_B ? "B" : "A");
@@ -498,6 +499,11 @@ static void put_raft(const struct broker_stats *stats, const struct broker_stats
         char version_key[40];
         snprintf(version_key, sizeof version_key, "raftPeerVersion_%s", member->id);
         put(sink, version_key, "%u", member->peer_version);
+        if (member->fetched_percent >= 0) {
+            char fetch_key[40];
+            snprintf(fetch_key, sizeof fetch_key, "raftBulkFetch_%s", member->id);
+            put(sink, fetch_key, "%d percent", member->fetched_percent);
+        }
         put(sink, key, "%s,%s,%lld,%lld,%s,%s", member->address, role, (long long)match, (long long)lag,
             member->self || member->connected ? "true" : "false", broker_address);
     }

@@ -37,6 +37,26 @@ bool cold_read_needed(struct broker *broker, int64_t physical_offset)
     return log->committed_offset(log->context) - physical_offset > (int64_t)LIMIT_HOT_BYTES;
 }
 
+const uint8_t *cold_read_at_hand(struct broker *broker, int64_t physical_offset, size_t size)
+{
+    const struct log_view *log = &broker->store.log;
+    int64_t position = physical_offset - (int64_t)LEDGER_ENTRY_HEADER_SIZE;
+    struct ledger_entry entry;
+    if (cold_read_needed(broker, physical_offset))
+        return NULL;
+    const uint8_t *header = log->at(log->context, position, LEDGER_ENTRY_HEADER_SIZE);
+    if (header == NULL)
+        return NULL;
+    /* Its page may have left memory and come back from the disk since it was written. */
+    if (ledger_entry_decode(&entry, header) == 0 && entry.position == (uint64_t)position && entry.body_size >= size) {
+        const uint8_t *body = log->at(log->context, physical_offset, entry.body_size);
+        if (body != NULL && ledger_entry_body_ok(&entry, body))
+            return body;
+    }
+    dledger_commit_log_note_damage(broker->log, physical_offset);
+    return NULL;
+}
+
 /* Nobody has looked at these bytes for long: are they what was written? The record may be followed by a trailer in its entry. */
 static bool is_sound(struct env *env, struct mapped_file *file, uint64_t offset, const uint8_t *record, uint32_t size)
 {

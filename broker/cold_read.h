@@ -52,6 +52,9 @@ int cold_read_start(struct cold_reader *reader, struct cold_read *read);
 void cold_read_free(struct cold_read *read);
 /* A record so far behind the commit position that its pages may be gone from memory. */
 bool cold_read_needed(struct broker *broker, int64_t physical_offset);
+/* The record where it lies in memory, checked against its checksum, valid until this turn ends: for what is stored again under a new one, or decided upon.
+ * NULL: it must be read by cold_read_start(), and says there what is wrong with it, if anything is. */
+const uint8_t *cold_read_at_hand(struct broker *broker, int64_t physical_offset, size_t size);
 /* Jobs that were taken since the start, and those of them that read a queue's pages. */
 void cold_reader_counts(const struct cold_reader *reader, uint64_t *jobs, uint64_t *of_queues);
 /* Of jobs at the pool; those that wait have none yet. */

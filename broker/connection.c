@@ -364,11 +364,16 @@ static void consume_input(struct connection *connection, uint8_t *data, size_t s
 static bool may_read(struct remoting_server *server, struct connection *connection)
 {
     uint64_t now_us = uv_hrtime() / 1000;
-    if (server->turn_started_us == 0)
+    if (server->turn_started_us == 0) {
         server->turn_started_us = now_us;
-    if (connection->served_round == server->round && server->round_waits)
+        server->turn_first = connection;
+    }
+    bool crowded = server->turn_started_us < server->crowded_until_us;
+    if (connection->served_round == server->round && (server->round_waits || crowded))
         return false;
-    if (now_us - server->turn_started_us > LIMIT_TURN_US) {
+    if (now_us - server->turn_started_us > (crowded ? LIMIT_CROWDED_TURN_US : LIMIT_TURN_US)) {
+        if (connection != server->turn_first)
+            server->crowded_until_us = now_us + LIMIT_CROWDED_US;
         server->turn_full = true;
         server->round_waits = true;
         return false;
@@ -390,7 +395,10 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
         /* libuv reads right behind this call, so nobody else uses the shared buffer in between. */
         if (connection->input_size > 0)
             memcpy(server->read_buffer, connection->input, connection->input_size);
-        *buf = uv_buf_init((char *)server->read_buffer + connection->input_size, (unsigned)(LIMIT_READ_BYTES - connection->input_size));
+        size_t room = LIMIT_READ_BYTES - connection->input_size;
+        if (server->turn_started_us < server->crowded_until_us && room > LIMIT_CROWDED_READ_BYTES)
+            room = LIMIT_CROWDED_READ_BYTES;
+        *buf = uv_buf_init((char *)server->read_buffer + connection->input_size, (unsigned)room);
         return;
     }
     if (connection->input_size == connection->input_capacity) {

@@ -32,6 +32,8 @@ struct consumer_offset_pending {
     struct slice topic;
     int32_t queue_id;
     int64_t offset;
+    bool held; /* it is a reset, from: */
+    int64_t held_from;
     UT_hash_handle hh;
 };
 
@@ -182,6 +184,7 @@ void consumer_offset_remove_group(struct consumer_offset_table *table, struct sl
 {
     struct consumer_offset_entry *entry, *next;
     pending_forget(table, group, slice_of(NULL, 0));
+    offset_reset_remove(&table->resets, group, slice_of(NULL, 0));
     HASH_ITER (hh, table->entries, entry, next) {
         if (slice_equal(entry->group, group))
             entry_drop(table, entry);
@@ -192,6 +195,7 @@ void consumer_offset_remove_topic(struct consumer_offset_table *table, struct sl
 {
     struct consumer_offset_entry *entry, *next;
     pending_forget(table, slice_of(NULL, 0), topic);
+    offset_reset_remove(&table->resets, slice_of(NULL, 0), topic);
     HASH_ITER (hh, table->entries, entry, next) {
         if (slice_equal(entry->topic, topic))
             entry_drop(table, entry);
@@ -203,6 +207,27 @@ void consumer_offset_clear(struct consumer_offset_table *table)
     struct consumer_offset_entry *entry, *next;
     HASH_ITER (hh, table->entries, entry, next)
         entry_drop(table, entry);
+    offset_reset_clear(&table->resets);
+}
+
+int consumer_offset_apply(struct consumer_offset_table *table, const Ledgermq__ConsumerOffset *offset, int64_t time_ms, uint64_t now_us)
+{
+    struct slice group = slice_of_text(offset->group);
+    struct slice topic = slice_of_text(offset->topic);
+    int rv = consumer_offset_put(table, group, topic, offset->queue_id, offset->offset);
+    if (rv != 0)
+        return rv;
+    if (!offset->held) {
+        offset_reset_end(&table->resets, group, topic, offset->queue_id);
+        return 0;
+    }
+    rv = offset_reset_put(&table->resets, group, topic, offset->queue_id, offset->held_from, offset->offset, time_ms, now_us);
+    if (rv == ERROR_BUSY) {
+        LOG_WARN("offset of group %.*s in %.*s, queue %d, is reset, but commits of its consumers may undo it: too many resets at once", (int)group.size,
+                 (const char *)group.data, (int)topic.size, (const char *)topic.data, offset->queue_id);
+        rv = 0;
+    }
+    return rv;
 }
 
 void consumer_offset_each(struct consumer_offset_table *table, void (*each)(void *argument, struct consumer_offset_entry *entry), void *argument)
@@ -241,6 +266,7 @@ static int pending_put(struct consumer_offset_table *table, struct slice group, 
     struct consumer_offset_pending *pending = pending_find(table, group, topic, queue_id);
     if (pending != NULL) {
         pending->offset = offset;
+        pending->held = false;
         return 0;
     }
     if (table->pending_count >= CONSUMER_OFFSET_PENDING_MAX)
@@ -377,7 +403,7 @@ int consumer_offset_commit_wait(struct broker *broker, struct slice group, struc
 {
     struct consumer_offset_table *table = broker->offsets;
     if (metadata_leads(broker) && in_range(group, topic, queue_id, offset)) {
-        bool in_doubt = broker->log != NULL && dledger_commit_log_stood_still(broker->log);
+        bool in_doubt = broker->log != NULL && dledger_commit_log_in_doubt(broker->log);
         if (!in_doubt && is_stored(table, group, topic, queue_id, offset))
             return ERROR_EXISTS;
         if (table->resets != NULL && offset_reset_overrules(&table->resets, group, topic, queue_id, offset, env_monotonic_us(&broker->env)))
@@ -397,11 +423,12 @@ int consumer_offset_reset_wait(struct broker *broker, struct slice group, struct
     int rv = put_and_wait(broker, group, topic, queue_id, offset, done, context);
     if (rv != 0)
         return rv;
-    if (!held)
-        offset_reset_drop(&table->resets, group, topic, queue_id);
-    else if (offset_reset_put(&table->resets, group, topic, queue_id, from, offset, env_monotonic_us(&broker->env)) != 0)
-        LOG_WARN("offset of group %.*s in %.*s, queue %d, is reset, but commits of its consumers may undo it: too many resets at once", (int)group.size,
-                 (const char *)group.data, (int)topic.size, (const char *)topic.data, queue_id);
+    if (!held || from < 0 || from == offset)
+        return 0;
+    pending = pending_find(table, group, topic, queue_id);
+    pending->held = true;
+    pending->held_from = from;
+    (void)offset_reset_propose(&table->resets, group, topic, queue_id, from, offset, env_monotonic_us(&broker->env)); /* else it is held once it is logged */
     return 0;
 }
 
@@ -445,6 +472,8 @@ static struct consumer_offset_pending *fill_record(struct consumer_offset_pendin
         values[count].topic = (char *)(uintptr_t)pending->topic.data;
         values[count].queue_id = pending->queue_id;
         values[count].offset = pending->offset;
+        values[count].held = pending->held;
+        values[count].held_from = pending->held ? pending->held_from : 0;
         pointers[count] = &values[count];
         count++;
     }
@@ -556,6 +585,7 @@ void consumer_offset_role_changed(struct broker *broker, uint64_t term, bool lea
     if (table == NULL || (leads && term == table->term))
         return;
     table->term = term;
+    offset_reset_forget_proposals(&table->resets);
     struct consumer_offset_batch *batch = table->open;
     table->open = NULL;
     table->dropped += table->pending_count;
@@ -615,7 +645,6 @@ void consumer_offset_table_close(struct broker *broker)
         batch_finish(batch, ERROR_STOPPED);
     pending_clear(table);
     consumer_offset_clear(table);
-    offset_reset_clear(&table->resets);
     free(table);
     broker->offsets = NULL;
 }

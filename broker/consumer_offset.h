@@ -9,6 +9,7 @@
 #include "broker/hash_table.h"
 #include "proto/buffer.h"
 #include "proto/error.h"
+#include "proto/metadata.pb-c.h"
 
 struct broker;
 
@@ -47,7 +48,7 @@ struct consumer_offset_table {
     struct consumer_offset_batch *open; /* waiters of what is pending */
     struct consumer_offset_batch *newest; /* last record on its way, NULL = none */
     uint32_t in_flight;                 /* records on their way */
-    struct offset_reset *resets;        /* that clients have not applied yet */
+    struct offset_reset *resets;        /* that clients have not applied yet (offset_reset.h) */
     struct consumer_offset_timer *timer; /* NULL without a loop: tests flush by hand */
     uint64_t dropped; /* gathered commits that could not be kept: counted, the client sends them again */
 };
@@ -91,6 +92,8 @@ void consumer_offset_each(struct consumer_offset_table *table, void (*each)(void
 
 /* ERROR_NO_MEMORY; ERROR_BUSY at the limit; ERROR_INVALID for a queue id or offset out of range. */
 int consumer_offset_put(struct consumer_offset_table *table, struct slice group, struct slice topic, int32_t queue_id, int64_t offset);
+/* Of a record: as consumer_offset_put; a reset holds its value, a commit ends what a reset before it held. */
+int consumer_offset_apply(struct consumer_offset_table *table, const Ledgermq__ConsumerOffset *offset, int64_t time_ms, uint64_t now_us);
 void consumer_offset_remove_group(struct consumer_offset_table *table, struct slice group);
 void consumer_offset_remove_topic(struct consumer_offset_table *table, struct slice topic);
 void consumer_offset_clear(struct consumer_offset_table *table);

@@ -259,10 +259,7 @@ static void step(struct send_back *back)
         return;
     }
     back->size = message_store_record_size(&broker->store, back->physical_offset);
-    const struct log_view *log = &broker->store.log;
-    const uint8_t *bytes = NULL;
-    if (back->size > 0 && !cold_read_needed(broker, back->physical_offset))
-        bytes = log->at(log->context, back->physical_offset, back->size);
+    const uint8_t *bytes = back->size == 0 ? NULL : cold_read_at_hand(broker, back->physical_offset, back->size);
     if (bytes != NULL) {
         append_again(back, slice_of(bytes, back->size), group, retry);
         return;

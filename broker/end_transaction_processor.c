@@ -319,13 +319,12 @@ static void step(struct end_transaction *end)
         decide(end, slice_of(end->read->bytes, end->read->size));
         return;
     }
-    const struct log_view *log = &broker->store.log;
     uint32_t size = message_store_record_size(&broker->store, end->physical_offset);
     if (size == 0) {
         finish(end, RESPONSE_SYSTEM_ERROR, "Find prepared transaction message failed");
         return;
     }
-    const uint8_t *bytes = cold_read_needed(broker, end->physical_offset) ? NULL : log->at(log->context, end->physical_offset, size);
+    const uint8_t *bytes = cold_read_at_hand(broker, end->physical_offset, size);
     if (bytes != NULL)
         decide(end, slice_of(bytes, size));
     else

@@ -1,6 +1,7 @@
 /* The way of a request that a follower got:
  *  1. forward_request tries the leader: the place in `out` remembers who asked, dledger carries the frame.
- *  2. Without a leader it is parked, in order of arrival, until forward_role_changed (a leader is known, or it is us) or its deadline.
+ *  2. Without a leader it is parked, in order of arrival, until forward_role_changed (a leader is known, or it is us) or its deadline. So is a question at a
+ *     leader that may lead no longer, until it is certain again.
  *  3. forward_answered copies the leader's whole answer to the client.
  * At the leader forward_received gives the frame to the same handlers; their reply_to leads to a place in `taken`.
  */
@@ -20,6 +21,8 @@
 
 #define PLACE_BITS 12u
 static_assert(LIMIT_FORWARDED_REQUESTS == 1u << PLACE_BITS, "ids hold the place in their low bits");
+
+#define DOUBT_RETRY_MS 10u
 
 struct out_request {
     uint64_t id; /* 0 = free */
@@ -130,7 +133,11 @@ static void set_timer(struct forward *forward)
         return;
     }
     uint64_t now_ms = uv_now(forward->broker->loop);
-    uv_timer_start(&forward->timer, on_timer, first->deadline_ms > now_ms ? first->deadline_ms - now_ms : 0, 0);
+    uint64_t wait_ms = first->deadline_ms > now_ms ? first->deadline_ms - now_ms : 0;
+    /* Nobody tells when a doubt is over. */
+    if (wait_ms > DOUBT_RETRY_MS && dledger_commit_log_in_doubt(forward->broker->log))
+        wait_ms = DOUBT_RETRY_MS;
+    uv_timer_start(&forward->timer, on_timer, wait_ms, 0);
 }
 
 static struct parked_request *unpark(struct forward *forward)
@@ -154,7 +161,10 @@ static void on_timer(uv_timer_t *timer)
         answer_failure(forward, &parked->reply_to, parked->question, dledger_commit_log_why_not(forward->broker->log));
         free(parked);
     }
-    set_timer(forward);
+    if (dledger_commit_log_accepting(forward->broker->log) && !dledger_commit_log_in_doubt(forward->broker->log))
+        forward_role_changed(forward);
+    else
+        set_timer(forward);
 }
 
 static void park(struct forward *forward, const struct reply_to *to, bool question, const struct message_host *peer, struct slice frame)
@@ -227,6 +237,8 @@ void forward_role_changed(struct forward *forward)
             free(unpark(forward));
             continue;
         }
+        if (parked->question && !broken && dledger_commit_log_in_doubt(broker->log))
+            break;
         if (dledger_commit_log_accepting(broker->log) || broken) {
             unpark(forward);
             processor_run_parked(broker, connection, parked->frame, parked->size);

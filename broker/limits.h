@@ -17,6 +17,11 @@
 /* Time of one turn that goes to clients' requests before the sockets that are left wait for the next turn. Peers' sockets are read in every turn,
  * so a flood of requests delays Raft by no more than this and one request. */
 #define LIMIT_TURN_US 10000u
+/* For a second after such a turn the port is crowded: turns are shorter, and each connection is read once in one, and less of it. So who sends one request
+ * waits for some 32 KiB of each of the others at every step on its way to the quorum, not for all that they have sent. */
+#define LIMIT_CROWDED_US 1000000u
+#define LIMIT_CROWDED_TURN_US 2000u
+#define LIMIT_CROWDED_READ_BYTES (32u * 1024)
 /* A frame has clientFrameTimeoutMs (30 s) and a millisecond for each so many bytes that have come: 16 KiB/s is fast enough. */
 #define LIMIT_FRAME_BYTES_PER_MS 16u
 #define LIMIT_IDLE_MS 120000u    /* serverChannelMaxIdleTimeSeconds */

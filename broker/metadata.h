@@ -61,6 +61,8 @@ void metadata_apply_consumed(struct broker *broker, struct slice trailer, bool r
 void metadata_apply_half(struct broker *broker, const struct message_dispatch *dispatch, bool replay);
 int metadata_snapshot(struct broker *broker, uint64_t index, struct buffer *out);
 int metadata_restore(struct broker *broker, struct slice snapshot);
+/* Queues were opened or made anew: the minimums of topics whose messages have expired are what they were. */
+void metadata_trim_expired(struct broker *broker);
 
 /* This node leads and accepts records. */
 bool metadata_leads(const struct broker *broker);

@@ -115,9 +115,11 @@ static void run_frame(struct broker *broker, struct connection *connection, uint
                      (long long)broker->config.buffer_memory_max);
         return;
     }
-    if (raw.size > 0 && (row->flags & PROCESSOR_FORWARD) != 0 && forward_request(broker->forward, &request, row))
+    bool unanswerable = (row->flags & PROCESSOR_QUESTION) != 0 && dledger_commit_log_in_doubt(broker->log);
+    if (raw.size > 0 && (row->flags & PROCESSOR_FORWARD) != 0 && (unanswerable || !dledger_commit_log_accepting(broker->log)) &&
+        forward_request(broker->forward, &request, row))
         return;
-    if ((row->flags & PROCESSOR_QUESTION) != 0 && dledger_commit_log_stood_still(broker->log)) {
+    if (unanswerable) {
         connection_close(connection); /* as without a leader: asked again, by then it shows who leads */
         return;
     }
@@ -128,7 +130,7 @@ void processor_on_frame(void *context, struct connection *connection, uint8_t *f
 {
     struct broker *broker = context;
     struct slice raw = slice_of(NULL, 0);
-    if (!dledger_commit_log_accepting(broker->log)) {
+    if (!dledger_commit_log_accepting(broker->log) || dledger_commit_log_in_doubt(broker->log)) {
         struct buffer *copy = &broker->processors->raw;
         if (copy->capacity > RAW_KEEP_BYTES && size <= RAW_KEEP_BYTES) {
             buffer_close(copy);
@@ -171,7 +173,7 @@ bool processor_run_forwarded(struct broker *broker, uint64_t forward_connection_
     if (row == NULL || (row->flags & PROCESSOR_FORWARD) == 0) {
         reply_not_supported(broker, &request);
     } else if ((row->flags & PROCESSOR_QUESTION) != 0 &&
-               (!dledger_commit_log_accepting(broker->log) || dledger_commit_log_stood_still(broker->log))) {
+               (!dledger_commit_log_accepting(broker->log) || dledger_commit_log_in_doubt(broker->log))) {
         forward_reply_none(broker->forward, forward_connection_id);
     } else if (dledger_commit_log_accepting(broker->log)) {
         row->handler(broker, &request);

@@ -538,6 +538,7 @@ static void finish_pull(struct broker *broker, struct pull *pull, struct pull_fi
     message_store_get_message(&broker->store, header->topic, header->queue_id, header->queue_offset, count, store_filter, &result);
 
     bool leads = dledger_commit_log_accepting(broker->log);
+    bool decides = leads && !dledger_commit_log_in_doubt(broker->log); /* else it may only be behind, as a follower */
     bool beyond = false;
     pull->suggested_id = suggest_broker(broker, pull, &result);
     int32_t code = RESPONSE_PULL_NOT_FOUND;
@@ -557,7 +558,7 @@ static void finish_pull(struct broker *broker, struct pull *pull, struct pull_fi
     case GET_MESSAGE_NO_MESSAGE_IN_QUEUE:
     case GET_MESSAGE_OFFSET_OVERFLOW_BADLY:
         beyond = header->queue_offset > result.max_offset;
-        if (leads && header->queue_offset != result.max_offset)
+        if (decides && header->queue_offset != result.max_offset)
             code = RESPONSE_PULL_OFFSET_MOVED;
         else
             next_offset = header->queue_offset;
@@ -567,8 +568,8 @@ static void finish_pull(struct broker *broker, struct pull *pull, struct pull_fi
                      (long long)header->queue_offset, header->queue_id);
         return;
     case GET_MESSAGE_OFFSET_TOO_SMALL:
-        code = leads ? RESPONSE_PULL_OFFSET_MOVED : RESPONSE_PULL_RETRY_IMMEDIATELY;
-        if (!leads)
+        code = decides ? RESPONSE_PULL_OFFSET_MOVED : RESPONSE_PULL_RETRY_IMMEDIATELY;
+        if (!decides)
             next_offset = header->queue_offset;
         break;
     }

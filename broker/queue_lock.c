@@ -344,7 +344,7 @@ int queue_lock_try(struct broker *broker, struct slice group, struct slice clien
         }
         enum verdict verdict = judge(broker, lock, client_id, now_ms, now_us);
         /* Another leader may have given it away: only the log can tell. */
-        if (verdict == GRANT && broker->log != NULL && dledger_commit_log_stood_still(broker->log))
+        if (verdict == GRANT && broker->log != NULL && dledger_commit_log_in_doubt(broker->log))
             verdict = GRANT_AND_RECORD;
         items[i].granted = verdict != DENY;
         if (verdict != DENY)

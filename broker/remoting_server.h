@@ -46,6 +46,8 @@ struct remoting_server {
     uint64_t turn_started_us; /* 0: nothing was read in this turn */
     uint64_t round;
     bool turn_full;
+    const struct connection *turn_first; /* that was read in this turn; only compared */
+    uint64_t crowded_until_us; /* a turn was full not long ago, and not of one connection alone */
     bool round_waits; /* somebody was left out because it had been served in this round */
     struct connection **dirty; /* to be flushed by the hook; NULL = closed meanwhile */
     uint32_t dirty_count, dirty_capacity;

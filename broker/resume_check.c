@@ -149,8 +149,7 @@ static void resume_check_half_message(struct broker *broker, struct request *req
         refuse(resume, RESPONSE_SYSTEM_ERROR, "there is no message of this id");
         return;
     }
-    const struct log_view *log = &broker->store.log;
-    const uint8_t *bytes = cold_read_needed(broker, offset) ? NULL : log->at(log->context, offset, size);
+    const uint8_t *bytes = cold_read_at_hand(broker, offset, size);
     if (bytes != NULL) {
         decide(resume, slice_of(bytes, size));
         return;

@@ -19,12 +19,15 @@
 
 #define HOUR_MS 3600000ll
 #define TOLD_AGAIN_MS 60000ll
+#define FIRST_READS_MAX 1000u /* queues whose first unit is read in a look; the others have their turn later */
 
 struct retention {
     struct broker *broker;
     uv_timer_t timer;
     struct retention_counters counters;
     int64_t told_ms; /* when held_back was last logged */
+    bool expiring;       /* a record of expire_one_topic() is on its way */
+    uint64_t topic_turn; /* grows with each look: which topic's messages are looked at */
 };
 
 struct due {
@@ -72,27 +75,6 @@ static uint64_t old_until(struct broker *broker, uint64_t begin, uint64_t last)
     return until;
 }
 
-static struct due find_due(struct broker *broker, const struct dledger_state *state, bool asked)
-{
-    uint64_t segment = (uint64_t)broker->config.mapped_file_size_commit_log;
-    uint64_t begin = (uint64_t)state->trim_position;
-    uint64_t last = (uint64_t)state->committed_position / segment * segment; /* the segment of the newest entry stays */
-    uint64_t size_max = (uint64_t)broker->config.log_bytes_max;
-    int percent = disk_level_percent(broker);
-    bool high = percent > broker->config.disk_max_used_space_ratio, higher = percent > broker->config.disk_space_clean_forcibly_ratio;
-    struct due due = {begin, ""};
-    while (size_max > 0 && due.position + segment <= last && (uint64_t)state->committed_position - due.position > size_max)
-        due = (struct due){due.position + segment, "logBytesMax"};
-    uint64_t old = asked || high || is_hour(broker) ? old_until(broker, due.position, last) : due.position;
-    if (old > due.position)
-        due = (struct due){old, "fileReservedTime"};
-    /* One segment a look, and the disk is asked again. */
-    if (higher && broker->config.clean_file_forcibly_enable && due.position == begin && begin == (uint64_t)state->begin_position &&
-        begin + segment <= last)
-        due = (struct due){begin + segment, "diskSpaceCleanForciblyRatio"};
-    return due;
-}
-
 /* Physical offset of the first message of a queue that waits at or behind `offset`; INT64_MAX = none. */
 static int64_t waits_at(struct broker *broker, struct slice topic, int32_t queue_id, int64_t offset)
 {
@@ -135,12 +117,12 @@ static bool topic_is_deleted(struct broker *broker)
     return false;
 }
 
-/* Messages before `position` that groups with an offset have not read. */
-static uint64_t count_unread(struct broker *broker, uint64_t position)
+/* Messages before `position`, of one topic or (size 0) of all, that groups with an offset have not read. */
+static uint64_t count_unread(struct broker *broker, struct slice topic, uint64_t position)
 {
     uint64_t unread = 0;
     for (const struct consumer_offset_entry *entry = broker->offsets->entries; entry != NULL; entry = entry->hh.next) {
-        for (uint32_t i = 0; i < entry->count; i++) {
+        for (uint32_t i = 0; i < entry->count && (topic.size == 0 || slice_equal(topic, entry->topic)); i++) {
             struct error error;
             const struct consume_queue *queue = message_store_queue(&broker->store, entry->topic, entry->queues[i].queue_id, false, &error);
             if (queue == NULL || entry->queues[i].offset >= queue->max_offset)
@@ -152,6 +134,169 @@ static uint64_t count_unread(struct broker *broker, uint64_t position)
         }
     }
     return unread;
+}
+
+/* ---- topics whose messages expire after a time of their own (reserve.time) ---- */
+
+static struct topic_entry *next_own(struct topic_entry *entry)
+{
+    while (entry != NULL && (entry->config.reserved_hours == 0 || entry->deleting))
+        entry = entry->hh.next;
+    return entry;
+}
+
+static uint32_t queues_of(const struct topic_entry *entry)
+{
+    int32_t read = entry->config.read_queue_nums, write = entry->config.write_queue_nums;
+    return (uint32_t)(read > write ? read : write);
+}
+
+/* Physical offset before which all messages of the topic are older than its hours; 0 = none is. */
+static int64_t expired_until(struct broker *broker, const struct topic_entry *entry)
+{
+    int64_t oldest_ms = env_now_ms(&broker->env) - entry->config.reserved_hours * HOUR_MS;
+    int64_t kept = INT64_MAX, end = 0;
+    bool any = false;
+
+    for (uint32_t id = 0; id < queues_of(entry); id++) {
+        struct error error;
+        struct consume_queue *queue = message_store_queue(&broker->store, entry->config.name, (int32_t)id, false, &error);
+        int64_t first = queue == NULL ? INT64_MAX : consume_queue_first_physical(queue, true);
+        struct consume_queue_unit unit;
+        if (first == INT64_MAX)
+            continue;
+        int64_t time_ms = first < 0 ? -1 : message_store_record_time(&broker->store, first);
+        if (time_ms < 0)
+            return 0; /* not now */
+        if (time_ms <= oldest_ms) {
+            int64_t offset = message_store_offset_by_time(&broker->store, entry->config.name, (int32_t)id, oldest_ms);
+            any = true;
+            first = consume_queue_get(queue, offset, &unit) && message_store_record_time(&broker->store, unit.physical_offset) > oldest_ms
+                        ? unit.physical_offset
+                        : INT64_MAX;
+        }
+        if (first < kept)
+            kept = first;
+        if (queue->max_physical_offset > end)
+            end = queue->max_physical_offset;
+    }
+    return !any ? 0 : kept == INT64_MAX ? end : kept;
+}
+
+static void on_expired(struct broker *broker, void *context, int code)
+{
+    struct retention *retention = context;
+    (void)broker, (void)code; /* a record that was lost is made again */
+    retention->expiring = false;
+}
+
+static void expire_one_topic(struct retention *retention)
+{
+    struct broker *broker = retention->broker;
+    uint64_t count = 0, turn;
+    struct topic_entry *entry;
+
+    for (entry = next_own(broker->topics->entries); entry != NULL; entry = next_own(entry->hh.next))
+        count++;
+    if (count == 0 || retention->expiring)
+        return;
+    turn = retention->topic_turn++ % count;
+    for (entry = next_own(broker->topics->entries); turn > 0; turn--)
+        entry = next_own(entry->hh.next);
+    int64_t position = expired_until(broker, entry);
+    if (position <= entry->expired_position)
+        return;
+    Ledgermq__TopicExpiry expiry = LEDGERMQ__TOPIC_EXPIRY__INIT;
+    Ledgermq__TopicExpiry *all[1] = {&expiry};
+    Ledgermq__MetadataRecord record = LEDGERMQ__METADATA_RECORD__INIT;
+    char name[MESSAGE_TOPIC_MAX + 1];
+    snprintf(name, sizeof name, "%.*s", (int)entry->config.name.size, (const char *)entry->config.name.data);
+    expiry.topic = name;
+    expiry.incarnation = entry->incarnation;
+    expiry.position = position;
+    record.n_expired = 1;
+    record.expired = all;
+    uint64_t unread = count_unread(broker, entry->config.name, (uint64_t)position);
+    int rv = metadata_submit(broker, &record, on_expired, retention);
+    if (rv != 0) {
+        LOG_WARN("retention: expired messages of topic %s stay: %s", name, error_text(rv));
+        return;
+    }
+    retention->expiring = true;
+    retention->counters.unread += unread;
+    retention->counters.expiries++;
+    LOG_INFO("retention: messages of topic %s before position %lld have expired; groups had not read %llu of them", name, (long long)position,
+             (unsigned long long)unread);
+}
+
+struct first_message {
+    int64_t position; /* of the oldest that is there, in any queue */
+    uint32_t reads;   /* left for this look */
+    bool all_known;
+};
+
+static void note_first(void *argument, struct consume_queue *queue)
+{
+    struct first_message *first = argument;
+    int64_t at = consume_queue_first_physical(queue, false);
+    if (at < 0 && first->reads > 0) {
+        first->reads--;
+        at = consume_queue_first_physical(queue, true);
+    }
+    first->all_known = first->all_known && at >= 0;
+    if (at >= 0 && at < first->position)
+        first->position = at;
+}
+
+/* Topics with a time of their own: those with a longer one hold back what is older than fileReservedTime; and where nothing but expired messages of them
+ * remains a segment goes before that. */
+static uint64_t heed_topics(struct broker *broker, uint64_t old, uint64_t begin, uint64_t last)
+{
+    uint64_t segment = (uint64_t)broker->config.mapped_file_size_commit_log;
+    bool shorter = false;
+
+    for (struct topic_entry *entry = next_own(broker->topics->entries); entry != NULL; entry = next_own(entry->hh.next)) {
+        shorter = shorter || entry->config.reserved_hours < broker->config.file_reserved_time;
+        for (uint32_t id = 0; id < queues_of(entry) && entry->config.reserved_hours > broker->config.file_reserved_time; id++) {
+            struct error error;
+            struct consume_queue *queue = message_store_queue(&broker->store, entry->config.name, (int32_t)id, false, &error);
+            int64_t first = queue == NULL ? INT64_MAX : consume_queue_first_physical(queue, true);
+            if (first < (int64_t)begin)
+                return begin;
+            if ((uint64_t)first < old)
+                old = (uint64_t)first / segment * segment;
+        }
+    }
+    if (!shorter)
+        return old;
+    struct first_message first = {.position = INT64_MAX, .reads = FIRST_READS_MAX, .all_known = true};
+    message_store_each_queue(&broker->store, note_first, &first);
+    uint64_t unused = first.position == INT64_MAX ? last : (uint64_t)first.position / segment * segment;
+    if (unused > last)
+        unused = last;
+    return first.all_known && unused > old ? unused : old;
+}
+
+static struct due find_due(struct broker *broker, const struct dledger_state *state, bool asked)
+{
+    uint64_t segment = (uint64_t)broker->config.mapped_file_size_commit_log;
+    uint64_t begin = (uint64_t)state->trim_position;
+    uint64_t last = (uint64_t)state->committed_position / segment * segment; /* the segment of the newest entry stays */
+    uint64_t size_max = (uint64_t)broker->config.log_bytes_max;
+    int percent = disk_level_percent(broker);
+    bool high = percent > broker->config.disk_max_used_space_ratio, higher = percent > broker->config.disk_space_clean_forcibly_ratio;
+    struct due due = {begin, ""};
+    while (size_max > 0 && due.position + segment <= last && (uint64_t)state->committed_position - due.position > size_max)
+        due = (struct due){due.position + segment, "logBytesMax"};
+    uint64_t old = asked || high || is_hour(broker) ? old_until(broker, due.position, last) : due.position;
+    old = heed_topics(broker, old, due.position, last);
+    if (old > due.position)
+        due = (struct due){old, "fileReservedTime"};
+    /* One segment a look, and the disk is asked again. */
+    if (higher && broker->config.clean_file_forcibly_enable && due.position == begin && begin == (uint64_t)state->begin_position &&
+        begin + segment <= last)
+        due = (struct due){begin + segment, "diskSpaceCleanForciblyRatio"};
+    return due;
 }
 
 static void tell_held_back(struct retention *retention, const char *text)
@@ -176,6 +321,7 @@ int retention_look(struct retention *retention, bool asked)
         return 0;
     }
     dledger_commit_log_state(broker->log, &state);
+    expire_one_topic(retention);
     struct due due = find_due(broker, &state, asked);
     uint64_t position = due.position;
     if (position <= (uint64_t)state.trim_position) {
@@ -198,7 +344,7 @@ int retention_look(struct retention *retention, bool asked)
     tell_held_back(retention, held);
     if (position <= (uint64_t)state.trim_position || topic_is_deleted(broker))
         return 0;
-    uint64_t unread = count_unread(broker, position);
+    uint64_t unread = count_unread(broker, slice_of(NULL, 0), position);
     int rv = dledger_commit_log_trim(broker->log, position);
     if (rv == ERROR_INVALID) /* the same was asked for and is not committed yet */
         return 0;

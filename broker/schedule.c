@@ -260,6 +260,7 @@ static int deliver(struct schedule *schedule, int level, int64_t offset, struct 
 /* ---- reading old records ---- */
 
 static void run(struct schedule *schedule);
+static void set_timer(struct schedule *schedule, int64_t due_ms, int64_t now_ms);
 
 static void on_read(struct broker *broker, struct cold_read *read, int code)
 {
@@ -280,6 +281,14 @@ static void on_read(struct broker *broker, struct cold_read *read, int code)
         if (code == ERROR_NOT_FOUND && skip_to(schedule, job->level, job->first_offset + 1) == 0) {
             LOG_WARN("delay level %d: message at offset %lld is discarded: it is no longer retained", job->level, (long long)job->first_offset);
             level->next++;
+        } else if (code != 0 && code != ERROR_NOT_FOUND) { /* damaged: it is being repaired */
+            int64_t now_ms = env_now_ms(&schedule->broker->env);
+            LOG_WARN("delay level %d: message at offset %lld waits: %s", job->level, (long long)job->first_offset, error_text(code));
+            level->due_ms = now_ms + RETRY_MS;
+            set_timer(schedule, level->due_ms, now_ms);
+            cold_read_free(read);
+            free(job);
+            return;
         }
         run(schedule);
     }
@@ -322,7 +331,6 @@ static void run_level(struct schedule *schedule, int number, int64_t now_ms)
 {
     struct broker *broker = schedule->broker;
     struct schedule_level *level = &schedule->levels[number];
-    const struct log_view *log = &broker->store.log;
     int64_t delay_ms = number <= broker->config.delay_levels ? broker->config.delay_level_ms[number] : DELAY_UNKNOWN_MS;
     uint64_t now_us = env_monotonic_us(&broker->env);
     uint32_t delivered = 0;
@@ -359,12 +367,8 @@ static void run_level(struct schedule *schedule, int number, int64_t now_ms)
         }
         if (unit.size <= 0) {
             rv = skip_to(schedule, number, level->next + 1);
-        } else if (cold_read_needed(broker, unit.physical_offset)) {
-            rv = start_read(schedule, number, queue, now_ms);
-            if (rv == 0)
-                return;
         } else {
-            const uint8_t *bytes = log->at(log->context, unit.physical_offset, (size_t)unit.size);
+            const uint8_t *bytes = cold_read_at_hand(broker, unit.physical_offset, (size_t)unit.size);
             rv = bytes == NULL ? start_read(schedule, number, queue, now_ms)
                                : deliver(schedule, number, level->next, slice_of(bytes, (size_t)unit.size));
             if (rv == 0 && bytes == NULL)

@@ -23,6 +23,7 @@ struct topic_entry {
     uint64_t incarnation; /* index of the record that made it; 0 = built in */
     bool built_in;        /* is made at start, cannot be deleted */
     bool overridden;      /* built in, but a record has changed it */
+    int64_t expired_position; /* its messages before this physical offset have expired (reserve.time) */
     bool deleting;        /* leader: a record that deletes it is on its way; no send may follow it into the log */
 
     /* private */

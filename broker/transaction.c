@@ -369,8 +369,7 @@ static void step(struct check_job *job)
         drop(job, "it is no longer retained");
         return;
     }
-    const struct log_view *log = &broker->store.log;
-    const uint8_t *bytes = cold_read_needed(broker, unit.physical_offset) ? NULL : log->at(log->context, unit.physical_offset, (size_t)unit.size);
+    const uint8_t *bytes = cold_read_at_hand(broker, unit.physical_offset, (size_t)unit.size);
     if (bytes != NULL) {
         check_record(job, half, slice_of(bytes, (size_t)unit.size));
         return;

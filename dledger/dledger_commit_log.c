@@ -7,7 +7,6 @@
 
 #include "dledger/dledger_rpc_service.h"
 #include "dledger/flush.h"
-#include "dledger/pause_watch.h"
 #include "dledger/peer.h"
 #include "dledger/replica_internal.h"
 #include "proto/remoting_command.h"
@@ -66,7 +65,6 @@ struct dledger_commit_log {
     void *closed_argument;
     unsigned open_handles;
     uint64_t turn_us_max;
-    struct pause_watch pauses;
 };
 
 /* ---- replica's io ---- */
@@ -288,7 +286,6 @@ static void on_prepare(uv_prepare_t *prepare)
     uint64_t turn_ms;
 
     turn(log);
-    pause_watch_turn(&log->pauses, &log->replica, uv_hrtime() / 1000000);
     turn_ms = now_ms - uv_now(log->loop);
     if (turn_ms * 1000 > log->turn_us_max && turn_ms < 100000) {
         log->turn_us_max = turn_ms * 1000;
@@ -644,9 +641,9 @@ bool dledger_commit_log_accepting(const struct dledger_commit_log *log)
     return log->replica.accepting && !log->stopping;
 }
 
-bool dledger_commit_log_stood_still(const struct dledger_commit_log *log)
+bool dledger_commit_log_in_doubt(struct dledger_commit_log *log)
 {
-    return pause_watch_doubts(&log->pauses, &log->replica, uv_hrtime() / 1000000);
+    return replica_in_doubt(&log->replica);
 }
 
 const char *dledger_commit_log_why_not(const struct dledger_commit_log *log)
@@ -706,7 +703,7 @@ int dledger_commit_log_trim(struct dledger_commit_log *log, uint64_t position)
 
 void dledger_commit_log_trim_queues(struct dledger_commit_log *log)
 {
-    log->replica.trim_queues = log->replica.ledger.trim_position > 0;
+    log->replica.trim_queues = true;
     replica_trim_queues(&log->replica);
 }
 

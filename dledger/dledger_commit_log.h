@@ -170,8 +170,9 @@ int dledger_commit_log_backup(struct dledger_commit_log *log, struct dledger_bac
 size_t dledger_commit_log_gathered(const struct dledger_commit_log *log);
 /* Leads and accepts appends. Cheap. */
 bool dledger_commit_log_accepting(const struct dledger_commit_log *log);
-/* This process stood still for so long, just now, that another member may lead without our knowing: what was read from the tables may be old. */
-bool dledger_commit_log_stood_still(const struct dledger_commit_log *log);
+/* Accepts appends, but has heard so little of the others, or stood still for so long, that another member may lead by now: what is read from the tables may be
+ * old. Passes by itself within an election time-out: it is followed still, or leads no longer. */
+bool dledger_commit_log_in_doubt(struct dledger_commit_log *log);
 /* Why not, as a remark for clients: "no leader", "not the leader, leader is n1", "disk full: ...", ... */
 const char *dledger_commit_log_why_not(const struct dledger_commit_log *log);
 void dledger_commit_log_state(const struct dledger_commit_log *log, struct dledger_state *state);

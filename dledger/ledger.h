@@ -33,6 +33,7 @@ struct ledger_hole {
     uint64_t first, last; /* indexes */
     uint64_t position;    /* behind the entry before `first` */
     uint64_t end;         /* where the next good entry begins, or the log ends */
+    uint64_t doubt;       /* entries from here on to `first` are whole and in a chain, but only what fills the hole proves that it is the right one */
     uint32_t refused;     /* the owner's: members that cannot help, a bit each */
 };
 
@@ -85,6 +86,7 @@ struct ledger_recovery {
     uint64_t entries_checked;
     uint64_t bytes_cut;   /* torn tail that was cut */
     bool cut;
+    int64_t proved_index; /* newest commit claim of the checkpoint and of entries that are left: these are the committed ones up to there */
     int64_t claim_index;  /* newest commit claim found (checkpoint, or channel bits, also of entries behind a cut). Above last_index after a
                            * reboot: entries that were committed are gone from here; treat the node as one that forgot (design 14) */
     uint64_t index_units_rewritten;
@@ -159,6 +161,8 @@ uint32_t ledger_checked_run(const struct ledger *ledger, uint64_t first_index, u
 /* Writes the first entries of a hole, which other members hold too, and makes them durable; when the run goes beyond the hole, that is written as well.
  * 0; ERROR_BUSY: more is damaged than was known, ask again; ERROR_MALFORMED or ERROR_DAMAGED (does not fit); ERROR_IO: final. */
 int ledger_repair(struct ledger *ledger, uint64_t first, const uint8_t *run, size_t size, uint32_t count, struct error *error);
+/* Nobody holds what stands before the hole and what stands behind it: what is in doubt before it belongs to it. False: nothing is. */
+bool ledger_widen_to_doubt(struct ledger *ledger, uint64_t first);
 /* The entry behind the hole that begins at `first` is damaged too. */
 void ledger_distrust_anchor(struct ledger *ledger, uint64_t first);
 /* Where an entry lies, for messages: "<file> at offset <n>". */

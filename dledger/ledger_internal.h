@@ -35,6 +35,8 @@ int ledger_terms_add(struct ledger *ledger, uint64_t term, uint64_t index);
 int ledger_find_terms(struct ledger *ledger);
 /* Notes that first..last are damaged. */
 void ledger_add_hole(struct ledger *ledger, uint64_t first, uint64_t last, uint64_t position, uint64_t end);
+/* Entries from `from` on to the hole of `first` are proved by what fills it. */
+void ledger_doubt_before(struct ledger *ledger, uint64_t first, uint64_t from);
 /* Forgets holes from first_removed on. */
 void ledger_cut_holes(struct ledger *ledger, uint64_t first_removed);
 /* Forgets holes before position, which has been removed. */

@@ -199,7 +199,7 @@ static bool next_valid(const struct ledger *ledger, const struct walk *walk, uin
 }
 
 /* Passes over damage to the next valid entry. Nothing but a filler may have to be written for it. */
-static int pass_damage(struct ledger *ledger, struct walk *walk, const struct ledger_entry *next, struct error *error)
+static int pass_damage(struct ledger *ledger, struct walk *walk, int64_t walk_from, const struct ledger_entry *next, struct error *error)
 {
     if (next->index == (uint64_t)(walk->index + 1)) {
         /* Nothing but the filler between two segments is damaged, and what it says is known. */
@@ -218,6 +218,8 @@ static int pass_damage(struct ledger *ledger, struct walk *walk, const struct le
         return 0;
     }
     ledger_add_hole(ledger, (uint64_t)(walk->index + 1), next->index - 1, walk->end, next->position);
+    /* An old version of some blocks holds entries that were cut since, as whole as others: where it ends looks like damage. */
+    ledger_doubt_before(ledger, (uint64_t)(walk->index + 1), (uint64_t)walk_from);
     walk->index = (int64_t)next->index - 1;
     walk->end = next->position;
     walk->chain_known = false;
@@ -595,7 +597,7 @@ static int recover(struct ledger *ledger, const struct checkpoint *checkpoint, b
         if (!repairable || (walk.index >= committed && !same_boot) ||
             !next_valid(ledger, &walk, checkpoint->present ? checkpoint->committed_end_position : 0, &entry))
             break;
-        int code = pass_damage(ledger, &walk, &entry, error);
+        int code = pass_damage(ledger, &walk, walk_from, &entry, error);
         if (code != 0)
             return code;
         if (entry.index == (uint64_t)(walk.index + 1) && walk.chain_known)
@@ -615,6 +617,7 @@ static int recover(struct ledger *ledger, const struct checkpoint *checkpoint, b
     uint64_t found_at = 0;
     if (walk.claim > recovery->claim_index)
         recovery->claim_index = walk.claim;
+    recovery->proved_index = recovery->claim_index < walk.index ? recovery->claim_index : walk.index;
     if (repairable && same_boot && walk.index >= committed && !may_be_torn(ledger, &walk)) {
         char where[PATH_MAX];
         ledger_describe(ledger, walk.stop, where, sizeof where);

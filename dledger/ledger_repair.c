@@ -60,6 +60,8 @@ void ledger_add_hole(struct ledger *ledger, uint64_t first, uint64_t last, uint6
             hole->first = first;
             hole->position = position;
         }
+        if (hole->doubt > hole->first)
+            hole->doubt = hole->first;
         if (last > hole->last) {
             hole->last = last;
             hole->end = end;
@@ -69,6 +71,8 @@ void ledger_add_hole(struct ledger *ledger, uint64_t first, uint64_t last, uint6
                 hole->last = holes[at + 1].last;
                 hole->end = holes[at + 1].end;
             }
+            if (holes[at + 1].doubt < hole->doubt)
+                hole->doubt = holes[at + 1].doubt;
             memmove(hole + 1, hole + 2, (ledger->hole_count - at - 2) * sizeof *hole);
             ledger->hole_count--;
         }
@@ -76,7 +80,7 @@ void ledger_add_hole(struct ledger *ledger, uint64_t first, uint64_t last, uint6
         return;
     }
     memmove(holes + at + 1, holes + at, (ledger->hole_count - at) * sizeof *holes);
-    holes[at] = (struct ledger_hole){first, last, position, end, 0};
+    holes[at] = (struct ledger_hole){first, last, position, end, first, 0};
     ledger->hole_count++;
 }
 
@@ -124,11 +128,21 @@ uint64_t ledger_hole_anchor(const struct ledger *ledger, const struct ledger_hol
 
 /* ---- looking ---- */
 
+/* An old version of a block may hold entries that were cut since, each as whole as the ones that replaced them, and in a chain of their own. But index and
+ * term say which entry it is, and the table of terms does not come from there. */
+static bool term_fits(const struct ledger *ledger, uint64_t index, uint64_t term)
+{
+    size_t at = ledger->term_count;
+    while (at > 0 && ledger->terms[at - 1].first_index > index)
+        at--;
+    return at == 0 || ledger->terms[at - 1].term == term;
+}
+
 /* Entry `index` as its index unit tells, with a body that is whole; its header is not proved. */
 static bool sound_at(const struct ledger *ledger, uint64_t index, struct ledger_entry *entry)
 {
     const uint8_t *bytes = ledger_entry(ledger, index, entry);
-    return bytes != NULL && entry->position + ledger_entry_size(entry) <= ledger->end_position &&
+    return bytes != NULL && entry->position + ledger_entry_size(entry) <= ledger->end_position && term_fits(ledger, index, entry->term) &&
            ledger_entry_body_ok(entry, bytes + LEDGER_ENTRY_HEADER_SIZE);
 }
 
@@ -192,7 +206,7 @@ uint64_t ledger_verify(struct ledger *ledger, uint64_t index, uint64_t last, uin
         }
         bytes = ledger_entry(ledger, index, &entry);
         if (bytes != NULL && entry.position == (chain_known ? ledger_place(ledger, end, ledger_entry_size(&entry)) : entry.position) &&
-            (!chain_known || ledger_entry_chain(bytes, chain) == entry.chain_crc) &&
+            (!chain_known || ledger_entry_chain(bytes, chain) == entry.chain_crc) && term_fits(ledger, index, entry.term) &&
             ledger_entry_body_ok(&entry, bytes + LEDGER_ENTRY_HEADER_SIZE)) {
             if (chain_known && entry.position != end)
                 check_filler(ledger, end);
@@ -208,6 +222,12 @@ uint64_t ledger_verify(struct ledger *ledger, uint64_t index, uint64_t last, uin
         uint64_t first = index;
         if (!chain_known)
             end = bytes != NULL ? entry.position : end;
+        struct ledger_entry before;
+        while (first > (uint64_t)ledger->begin_index && ledger_hole_of(ledger, first - 1) == NULL && ledger_entry(ledger, first - 1, &before) != NULL &&
+               !term_fits(ledger, first - 1, before.term)) {
+            first--;
+            end = before.position;
+        }
         do
             index++;
         while ((int64_t)index <= ledger->last_index && !sound_at(ledger, index, &entry));
@@ -225,10 +245,14 @@ uint32_t ledger_checked_run(const struct ledger *ledger, uint64_t first_index, u
     size_t at = 0;
     bool chain_known = first_index == 0 || ledger_end_of(ledger, first_index - 1, &end, &chain);
 
+    for (uint32_t i = 0; i < ledger->hole_count; i++) { /* what is in doubt must not mend others */
+        if (first_index < ledger->holes[i].first && ledger->holes[i].doubt < first_index + count)
+            count = ledger->holes[i].doubt > first_index ? (uint32_t)(ledger->holes[i].doubt - first_index) : 0;
+    }
     for (; good < count; good++) {
         struct ledger_entry entry;
         if (*size - at < LEDGER_ENTRY_HEADER_SIZE || ledger_entry_decode(&entry, *run + at) != 0 || entry.index != first_index + good ||
-            ledger_entry_size(&entry) > *size - at || (chain_known && ledger_entry_chain(*run + at, chain) != entry.chain_crc) ||
+            ledger_entry_size(&entry) > *size - at || !term_fits(ledger, entry.index, entry.term) || (chain_known && ledger_entry_chain(*run + at, chain) != entry.chain_crc) ||
             !ledger_entry_body_ok(&entry, *run + at + LEDGER_ENTRY_HEADER_SIZE))
             break;
         chain = entry.chain_crc;
@@ -252,44 +276,68 @@ static bool sound_term_at(const struct ledger *ledger, uint64_t index, uint64_t 
     return true;
 }
 
-/* Adds the terms that begin behind low and up to high: of both the terms are known. */
-static int add_terms_between(struct ledger *ledger, uint64_t low, uint64_t low_term, uint64_t high, uint64_t high_term)
+struct found_terms {
+    struct ledger_term *rows;
+    size_t count, capacity;
+};
+
+static int add_term(struct found_terms *found, uint64_t term, uint64_t index)
 {
-    uint64_t middle = low + (high - low) / 2, up = middle, term = 0;
+    if (found->count > 0 && found->rows[found->count - 1].term == term)
+        return 0;
+    if (found->count == found->capacity) {
+        size_t capacity = found->capacity == 0 ? 64 : found->capacity * 2;
+        struct ledger_term *rows = realloc(found->rows, capacity * sizeof *rows);
+        if (rows == NULL)
+            return ERROR_NO_MEMORY;
+        found->rows = rows;
+        found->capacity = capacity;
+    }
+    found->rows[found->count++] = (struct ledger_term){term, index};
+    return 0;
+}
+
+/* Adds the terms that begin behind low and up to high: of both the terms are known. */
+static int add_terms_between(struct found_terms *found, const struct ledger *ledger, uint64_t low, uint64_t low_term, uint64_t high, uint64_t high_term)
+{
+    uint64_t middle = low + (high - low) / 2, at = middle, term = 0;
     if (low_term >= high_term)
         return 0;
-    while (up > low && up < high && !sound_term_at(ledger, up, &term))
-        up++;
-    if (up == high) {
-        for (up = middle - 1; up > low && !sound_term_at(ledger, up, &term);)
-            up--;
+    while (at > low && at < high && !sound_term_at(ledger, at, &term))
+        at++;
+    if (at == high) {
+        for (at = middle - 1; at > low && !sound_term_at(ledger, at, &term);)
+            at--;
     }
-    if (up <= low || up >= high)
-        return ledger_terms_add(ledger, high_term, high);
-    int rv = add_terms_between(ledger, low, low_term, up, term);
-    return rv == 0 ? add_terms_between(ledger, up, term, high, high_term) : rv;
+    if (at <= low || at >= high)
+        return add_term(found, high_term, high);
+    int rv = add_terms_between(found, ledger, low, low_term, at, term);
+    return rv == 0 ? add_terms_between(found, ledger, at, term, high, high_term) : rv;
 }
 
 int ledger_find_terms(struct ledger *ledger)
 {
     struct ledger_term *known = ledger->terms;
     size_t count = ledger->term_count;
+    struct found_terms found = {0};
     uint64_t first = (uint64_t)ledger->begin_index, term;
     int rv = 0;
 
     if (count == 0 || known[0].first_index <= first)
         return 0;
-    ledger->terms = NULL;
-    ledger->term_count = ledger->term_capacity = 0;
+    ledger->term_count = 0; /* entries are not measured by a table that is being made from them */
     while (first < known[0].first_index && !sound_term_at(ledger, first, &term))
         first++;
     if (first < known[0].first_index) {
-        rv = ledger_terms_add(ledger, term, first);
+        rv = add_term(&found, term, first);
         if (rv == 0)
-            rv = add_terms_between(ledger, first, term, known[0].first_index, known[0].term);
+            rv = add_terms_between(&found, ledger, first, term, known[0].first_index, known[0].term);
     }
     for (size_t i = 0; i < count && rv == 0; i++)
-        rv = ledger_terms_add(ledger, known[i].term, known[i].first_index);
+        rv = add_term(&found, known[i].term, known[i].first_index);
+    ledger->terms = found.rows;
+    ledger->term_count = found.count;
+    ledger->term_capacity = found.capacity;
     free(known);
     return rv;
 }
@@ -305,6 +353,24 @@ static int set_term(struct ledger *ledger, uint64_t index, uint64_t term)
     /* Below the table, which a checkpoint bounds, entries tell their terms themselves: a row for one of them would speak for all up to the table. */
     if (at == 0 && ledger->term_count > 0 && index >= (uint64_t)ledger->begin_index && ledger->terms[0].term != term)
         return 0;
+    if (at > 0 && ledger->terms[at - 1].first_index == index && ledger->terms[at - 1].term != term) {
+        /* A row that was made from what stood here before. */
+        struct ledger_term *row = &ledger->terms[at - 1];
+        uint64_t next = at < ledger->term_count ? ledger->terms[at].first_index : (uint64_t)ledger->last_index + 1;
+        bool of_next = at < ledger->term_count && ledger->terms[at].term == term;
+        bool of_previous = at > 1 && ledger->terms[at - 2].term == term;
+        if (of_next)
+            ledger->terms[at].first_index = index;
+        if (of_next || (of_previous && index + 1 == next)) {
+            memmove(row, row + 1, (ledger->term_count - at) * sizeof *row);
+            ledger->term_count--;
+        } else if (of_previous) {
+            row->first_index = index + 1;
+        } else {
+            row->term = term;
+        }
+        return 0;
+    }
     if (at == 0 || ledger->terms[at - 1].term != term) {
         if (at < ledger->term_count && ledger->terms[at].term == term) {
             ledger->terms[at].first_index = index;
@@ -337,6 +403,24 @@ static int write_entry(struct ledger *ledger, const struct ledger_entry *entry, 
     if (unit != NULL && (int64_t)entry->index >= ledger->index_verified_from)
         ledger_index_unit_encode(unit, entry);
     return set_term(ledger, entry->index, entry->term);
+}
+
+void ledger_doubt_before(struct ledger *ledger, uint64_t first, uint64_t from)
+{
+    struct ledger_hole *hole = (struct ledger_hole *)(uintptr_t)ledger_hole_of(ledger, first);
+    if (hole != NULL && from < hole->doubt)
+        hole->doubt = from;
+}
+
+bool ledger_widen_to_doubt(struct ledger *ledger, uint64_t first)
+{
+    struct ledger_hole *hole = (struct ledger_hole *)(uintptr_t)ledger_hole_of(ledger, first);
+    uint64_t end = 0;
+    uint32_t chain;
+    if (hole == NULL || hole->doubt >= hole->first || (hole->doubt > 0 && !ledger_end_of(ledger, hole->doubt - 1, &end, &chain)))
+        return false;
+    ledger_add_hole(ledger, hole->doubt, hole->last, end, hole->end);
+    return true;
 }
 
 void ledger_distrust_anchor(struct ledger *ledger, uint64_t first)
@@ -417,7 +501,7 @@ int ledger_repair(struct ledger *ledger, uint64_t first, const uint8_t *run, siz
     struct ledger_hole *mutable = &ledger->holes[hole - ledger->holes];
     uint64_t next = first + count;
     if (next <= mutable->last) {
-        mutable->first = next;
+        mutable->first = mutable->doubt = next;
         mutable->position = end;
         mutable->refused = 0;
         return 0;

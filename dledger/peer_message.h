@@ -52,16 +52,16 @@ struct peer_message {
     uint8_t type;
     uint8_t version;    /* 0 = the oldest */
     uint16_t flags;
-    uint32_t count;     /* entries in the run */
+    uint32_t count;     /* entries in the run; APPEND_ENTRIES_RESULT has none and says another thing here */
     uint32_t body_size; /* bytes behind the header */
     union {
         uint64_t word[6];
         struct {
-            uint64_t term, previous_index, previous_term, commit;
-        } append; /* APPEND_ENTRIES */
+            uint64_t term, previous_index, previous_term, commit, stamp;
+        } append; /* APPEND_ENTRIES. stamp: when it was sent, ms of the leader's clock; 0 in its low half = not said */
         struct {
             uint64_t term, rejected, last_index, features, capacity, stored;
-        } append_result; /* stored: newest entry on stable storage */
+        } append_result; /* stored: newest entry on stable storage. count: of the newest message that was taken as the leader's in this term, the stamp's low half */
         struct {
             uint64_t term, last_index, last_term;
         } vote; /* REQUEST_VOTE, TIMEOUT_NOW */

@@ -247,6 +247,8 @@ void raft_driver_tick(struct raft_driver *driver)
         raft->follower_state.current_leader.id = 0;
         driver->io.state_changed(driver->io.context);
     }
+    if (driver->look_due_ms != 0 && now >= driver->look_due_ms)
+        raft_driver_look_for_majority(driver);
     if (now < driver->timeout_ms)
         return;
     if (raft_state(raft) == RAFT_LEADER) {
@@ -382,6 +384,7 @@ void raft_driver_announce_commit(struct raft_driver *driver)
         out.append.previous_index = match;
         out.append.previous_term = raft_driver_term_of(driver, match);
         out.append.commit = driver->commit;
+        out.append.stamp = raft_driver_stamp(driver);
         if (out.append.previous_term != 0)
             driver->io.send(driver->io.context, id, &out, NULL, 0);
     }

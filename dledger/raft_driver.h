@@ -97,6 +97,17 @@ struct raft_driver {
      * unbroken row of them, 0 = none. */
     raft_time stale_since[64];
     uint64_t refused_runs; /* runs from peers that failed their checks */
+
+    /* Who follows (raft_driver_contact.c). [id % 64] */
+    uint64_t heard_stamp;       /* as follower: of the newest message of our leader */
+    uint64_t arriving_stamp;    /* of the message that is about to be stepped */
+    raft_time contact_ms[64];   /* as leader: when the newest message was sent that this member took in our term, 0 = none */
+    raft_time promised_ms[64];  /* a contact before this is no promise any more: the connection has broken since */
+    raft_time handed_over_ms;   /* when a member was last told to take over, 0 = none in this term */
+    uint64_t handed_over_to;
+    raft_time led_since_ms;
+    raft_time look_due_ms;      /* as leader: when to look next whether a majority follows; else 0 */
+    raft_time judge_from_ms;    /* not judged before this: our own loop stood still */
 };
 
 int raft_driver_init(struct raft_driver *driver, struct env *env, struct ledger *ledger, struct vote_file *votes,
@@ -138,6 +149,12 @@ void raft_driver_announce_commit(struct raft_driver *driver);
 uint64_t raft_driver_stuck_follower(struct raft_driver *driver);
 /* 0, ERROR_NOT_LEADER, ERROR_NOT_FOUND. */
 int raft_driver_transfer(struct raft_driver *driver, uint64_t to);
+/* As leader: has a majority taken a message of ours in this term yet? */
+bool raft_driver_has_followers(struct raft_driver *driver);
+/* As leader: is it certain that no other member leads by now? A majority took what we sent so short a time ago that none of it votes for another one yet. */
+bool raft_driver_is_certain(struct raft_driver *driver);
+/* The connection to this member has broken: its process may begin anew, and then it votes at once. */
+void raft_driver_peer_lost(struct raft_driver *driver, uint64_t id);
 bool raft_driver_is_voter(const struct raft_driver *driver, uint64_t id);
 /* As leader: gives up, as if follower `from` had refused our entries for the sake of this later term. */
 void raft_driver_step_down(struct raft_driver *driver, uint64_t from, uint64_t term);

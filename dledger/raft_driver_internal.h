@@ -1,5 +1,5 @@
 /* What the parts of the driver share: raft_driver.c (life, events), raft_driver_step.c (the step and carrying its update out),
- * raft_driver_receive.c (messages and their guards) and raft_driver_configuration.c.
+ * raft_driver_receive.c (messages and their guards), raft_driver_contact.c (who follows) and raft_driver_configuration.c.
  */
 #ifndef LEDGERMQ_DLEDGER_RAFT_DRIVER_INTERNAL_H
 #define LEDGERMQ_DLEDGER_RAFT_DRIVER_INTERNAL_H
@@ -38,5 +38,15 @@ struct raft_entry *raft_driver_describe(struct raft_driver *driver, const uint8_
 bool raft_driver_barrier_fits(struct raft_driver *driver);
 bool raft_driver_configuration_at(struct raft_driver *driver, raft_index index, struct raft_buffer *buffer);
 unsigned raft_driver_voters(const struct raft *raft);
+
+/* ---- raft_driver_contact.c ---- */
+/* We begin or cease to lead. */
+void raft_driver_forget_contacts(struct raft_driver *driver);
+/* What is put on an AppendEntries now. */
+uint64_t raft_driver_stamp(struct raft_driver *driver);
+/* A member answered an AppendEntries of ours. stamp: the low half, 0 = not said. */
+void raft_driver_note_contact(struct raft_driver *driver, uint64_t from, uint64_t term, uint32_t stamp);
+/* As leader, at look_due_ms: gives up when no majority has taken anything for an election time-out. */
+void raft_driver_look_for_majority(struct raft_driver *driver);
 
 #endif

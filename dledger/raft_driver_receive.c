@@ -13,6 +13,8 @@ static int step_message(struct raft_driver *driver, struct raft_message *message
     struct raft_event event = {.type = RAFT_RECEIVE};
 
     event.receive.message = message;
+    if (message->type == RAFT_APPEND_ENTRIES && message->append_entries.term >= raft_current_term(&driver->raft))
+        driver->heard_stamp = driver->arriving_stamp; /* the answer leaves inside of the step */
     if (message->type == RAFT_APPEND_ENTRIES && message->append_entries.n_entries > 0) {
         /* The core frees `batch` of what it does not keep and never looks at payload: a one-byte token per message stands for it. */
         void *token = raft_malloc(1);
@@ -241,11 +243,13 @@ void raft_driver_receive(struct raft_driver *driver, uint64_t from, const struct
             .leader_commit = in->append.commit,
             .n_entries = in->count,
         };
+        driver->arriving_stamp = in->append.stamp;
         receive_append(driver, &message, run, in->body_size);
         return;
     case PEER_APPEND_ENTRIES_RESULT:
         if (!known_server(raft, from))
             return;
+        raft_driver_note_contact(driver, from, in->append_result.term, in->count);
         message.type = RAFT_APPEND_ENTRIES_RESULT;
         message.append_entries_result = (struct raft_append_entries_result){
             .version = 2, /* the core looks at it to know which fields are there */

@@ -127,6 +127,7 @@ static void send_entries(struct raft_driver *driver, const struct raft_message *
 
     out.append.term = append->term;
     out.append.commit = append->leader_commit;
+    out.append.stamp = raft_driver_stamp(driver);
     do {
         const uint8_t *run = NULL;
         size_t size = 0;
@@ -137,8 +138,8 @@ static void send_entries(struct raft_driver *driver, const struct raft_message *
             size = driver->source_size;
             count = left;
         } else if (left > 0) {
-            count = ledger_run(driver->ledger, previous, left, PEER_RUN_MAX, &run, &size);
-            if (count == 0) { /* not retained */
+            count = ledger_checked_run(driver->ledger, previous, left, PEER_RUN_MAX, &run, &size);
+            if (count == 0) { /* not retained, or damaged and to be repaired */
                 if ((int64_t)previous < driver->ledger->begin_index)
                     driver->io.behind(driver->io.context, message->server_id);
                 return;
@@ -181,6 +182,7 @@ static void send_message(struct raft_driver *driver, struct raft_message *messag
         /* What is damaged here has to stay where it is whole. */
         out.flags = driver->disk_high ? PEER_RESULT_DISK_HIGH : 0;
         out.append_result.stored = ledger_whole_until(driver->ledger);
+        out.count = (uint32_t)driver->heard_stamp;
         break;
     }
     case RAFT_REQUEST_VOTE:
@@ -209,6 +211,8 @@ static void send_message(struct raft_driver *driver, struct raft_message *messag
         break;
     }
     case RAFT_TIMEOUT_NOW:
+        driver->handed_over_ms = raft_driver_now(driver);
+        driver->handed_over_to = message->server_id;
         out.type = PEER_TIMEOUT_NOW;
         out.vote.term = message->timeout_now.term;
         out.vote.last_index = message->timeout_now.last_log_index;
@@ -274,8 +278,10 @@ int raft_driver_step(struct raft_driver *driver, struct raft_event *event)
         raft_driver_fail(driver, &error);
         return RAFT_IOERR;
     }
-    if ((update.flags & (RAFT_UPDATE_STATE)) != 0)
+    if ((update.flags & (RAFT_UPDATE_STATE)) != 0) {
         memset(driver->stale_since, 0, sizeof driver->stale_since);
+        raft_driver_forget_contacts(driver);
+    }
     if ((update.flags & (RAFT_UPDATE_STATE | RAFT_UPDATE_CURRENT_TERM)) != 0)
         driver->io.state_changed(driver->io.context);
     if ((update.flags & (RAFT_UPDATE_MESSAGES)) != 0) {

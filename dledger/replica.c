@@ -38,7 +38,9 @@ static void update_role(struct replica *replica)
         replica_drop_gathered(replica);
         replica_fail_pending(replica, replica->phase == REPLICA_FAILED ? ERROR_IO : ERROR_LEADERSHIP_LOST);
     }
-    if (leads && !replica->accepting && (replica->applied >= replica->accept_from || SEEDED_BUG(ACCEPT_EARLY)) && !replica->stopping) {
+    /* Nobody answers from tables before he knows that he is followed. */
+    if (leads && !replica->accepting && (replica->applied >= replica->accept_from || SEEDED_BUG(ACCEPT_EARLY)) && raft_driver_has_followers(driver) &&
+        !replica->stopping) {
         replica->accepting = true;
         replica->accept_count++;
         replica->leadership_term = term;
@@ -49,12 +51,20 @@ static void update_role(struct replica *replica)
     }
     if (leader != 0 && (leader != replica->gone_leader || term != replica->gone_term))
         replica->hurry_until_us = 0;
-    if (leader != replica->known_leader || term != replica->known_term || replica->accepting != replica->known_accepting) {
+    /* Also when it stopped accepting and began again between two looks: what was under way then is lost. */
+    if (leader != replica->known_leader || term != replica->known_term || replica->accepting != replica->known_accepting ||
+        replica->accept_count != replica->known_accept_count) {
+        replica->known_accept_count = replica->accept_count;
         replica->known_leader = leader;
         replica->known_term = term;
         replica->known_accepting = replica->accepting;
         replica->callbacks.role_changed(replica->callbacks.context);
     }
+}
+
+bool replica_in_doubt(struct replica *replica)
+{
+    return replica->accepting && replica_group_size(replica) > 1 && !SEEDED_BUG(NO_DOUBT) && !raft_driver_is_certain(&replica->driver);
 }
 
 void replica_receive(struct replica *replica, uint64_t from, const struct peer_message *message, const uint8_t *body)
@@ -192,6 +202,8 @@ uint64_t replica_deadline_us(const struct replica *replica)
 #define EARLIER(time) due = (time) < due ? (time) : due
     if (replica->driver.started && !replica->driver.failed && replica->driver.timeout_ms < UINT64_MAX / 1000)
         EARLIER(replica->driver.timeout_ms * 1000);
+    if (replica->driver.look_due_ms != 0 && !replica->driver.failed)
+        EARLIER(replica->driver.look_due_ms * 1000);
     if (replica->pending_head != NULL)
         EARLIER(replica->pending_head->deadline_us);
     if (replica->announce_due_us != 0)

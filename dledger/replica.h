@@ -232,6 +232,7 @@ struct replica {
     uint64_t accept_count;  /* times that it began to accept */
     uint64_t known_leader, known_term;
     bool known_accepting;
+    uint64_t known_accept_count;
     uint64_t leadership_term; /* term in which append offsets were reset */
 
     struct ledger_sync sync;
@@ -289,6 +290,8 @@ void replica_hear_configuration(struct replica *replica, const struct peer_hello
 const char *replica_check_hello(struct replica *replica, struct peer_hello *hello);
 /* Empty and not yet running: which number it has is for the others to say. */
 bool replica_is_stranger(const struct replica *replica);
+/* Accepts appends, but another member may lead by now. */
+bool replica_in_doubt(struct replica *replica);
 /* Members, without holes. */
 int replica_group_size(const struct replica *replica);
 

@@ -121,8 +121,8 @@ bool replica_apply(struct replica *replica, raft_index target, uint32_t count_ma
     if (target > raft_driver_last(&replica->driver))
         target = raft_driver_last(&replica->driver);
     for (uint32_t i = 0; i < replica->ledger.hole_count; i++) {
-        if (replica->ledger.holes[i].last >= replica->applied && target > replica->ledger.holes[i].first)
-            target = replica->ledger.holes[i].first; /* the one before it, in Raft's numbers */
+        if (replica->ledger.holes[i].last >= replica->applied && target > replica->ledger.holes[i].doubt)
+            target = replica->ledger.holes[i].doubt; /* the one before it, in Raft's numbers */
     }
     if (replica->apply_stalled && replica_now_us(replica) < replica->apply_retry_us)
         return false;

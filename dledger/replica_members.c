@@ -208,7 +208,7 @@ void replica_review_members(struct replica *replica)
     } else if (replica->mute_reason == PEER_MUTE_UNCLEAN && running + better < size / 2 + 1) {
         /* No more of us vote than a majority needs, those with most of the log first: so the leader has the most of what is left, and the others
          * catch up with it. */
-        LOG_ERROR("durability class A: a majority went down uncleanly, so what was acknowledged last may be lost; electing from what is left");
+        LOG_ERROR("a majority lost what tells how it went down (or, in durability class A, went down uncleanly), so what was acknowledged last may be lost; electing from what is left");
         rv = replica_start_driver(replica, replica->applied, &error);
     }
     if (rv == ERROR_NO_SPACE)
@@ -325,6 +325,7 @@ void replica_peer_lost(struct replica *replica, uint64_t id)
     peer->greeted = false;
     peer->slow = false;
     replica->members[id - 1].connected = false;
+    raft_driver_peer_lost(&replica->driver, id);
 }
 
 void replica_hurry(struct replica *replica)
@@ -363,7 +364,7 @@ void replica_hand_over_when_useful(struct replica *replica, uint64_t now)
         const struct replica_peer *peer = &replica->peers[i];
         raft_index match;
         if (peer->connected && peer->hello.started && !peer->full && !(high && stuck == 0 && peer->disk_high) &&
-            (uint64_t)i + 1 != stuck &&
+            (uint64_t)i + 1 != stuck && raft_driver_is_voter(&replica->driver, (uint64_t)i + 1) &&
             raft_match_index(&replica->driver.raft, (raft_id)i + 1, &match) == 0 && match >= best_match) {
             best = (uint64_t)i + 1;
             best_match = match;

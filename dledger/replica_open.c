@@ -165,8 +165,9 @@ int replica_open(struct replica *replica, struct env *env, const struct dledger_
     if (installed)
         LOG_INFO("the log that was fetched has taken the place of the old one: entries %lld to %lld", (long long)replica->ledger.begin_index,
                  (long long)replica->ledger.last_index);
-    if (recovery.lost)
-        replica->checkpoint.forgot = true; /* in class B too: it may have acknowledged them */
+    /* In class B too: it may have acknowledged them. And without a checkpoint damage at the end of the log cannot be told from a torn write. */
+    if (recovery.lost || (!replica->checkpoint.present && replica->member_count > 1 && replica->ledger.last_index > 0))
+        replica->checkpoint.forgot = true;
     if (recovery.cut)
         LOG_WARN("ledger: %llu bytes of a torn tail behind index %lld were cut; they were never acknowledged by this member",
                  (unsigned long long)recovery.bytes_cut, (long long)replica->ledger.last_index);
@@ -186,7 +187,7 @@ int replica_open(struct replica *replica, struct env *env, const struct dledger_
     /* What was proved committed: by the checkpoint, or by the claim that entries carry. */
     replica->checkpoint_committed = replica->checkpoint.present ? replica->checkpoint.committed_index : -1;
     replica->lost_committed = recovery.claim_index > replica->ledger.last_index;
-    replica->checkpoint.committed_index = replica->lost_committed ? replica->ledger.last_index : recovery.claim_index;
+    replica->checkpoint.committed_index = replica->lost_committed ? recovery.proved_index : recovery.claim_index;
     *view = (struct log_view){replica, view_min_offset, view_committed_offset, view_at, view_read, view_message_at, view_damaged};
     return 0;
 

@@ -166,7 +166,9 @@ void replica_receive_repaired(struct replica *replica, uint64_t from, const stru
         resolve_conflict(replica, hole);
     } else if (in->count == 0) {
         hole->refused |= 1u << (from - 1);
-        if (hole->refused == all_others(replica))
+        if (hole->refused == all_others(replica) && ledger_widen_to_doubt(ledger, first))
+            LOG_WARN("%s: nobody has entry %llu behind the one that stands before it here: that one is fetched too", where, (unsigned long long)first);
+        else if (hole->refused == all_others(replica))
             LOG_ERROR("%s: entries %llu to %llu cannot be fetched from any member: %s", where, (unsigned long long)first, (unsigned long long)last,
                       last < replica->applied ? "what they hold cannot be read, the rest can"
                                               : "they are to be applied yet, so this member waits for one that has them");

@@ -255,8 +255,7 @@ int replica_start(struct replica *replica, struct message_store *store, struct e
     replica->found_last = (raft_index)(replica->ledger.last_index + 1);
     replica->vote_was_due = checkpoint->present && replica->ledger.last_index > 0;
     /* Without a checkpoint nothing tells how the last run ended. */
-    replica->started_unclean = checkpoint->present ? checkpoint->forgot || (!checkpoint->clean && !replica->same_boot && checkpoint->durability == DURABILITY_A)
-                                                   : replica->options.durability == DURABILITY_A && replica->ledger.last_index > 0;
+    replica->started_unclean = checkpoint->forgot || (checkpoint->present && !checkpoint->clean && !replica->same_boot && checkpoint->durability == DURABILITY_A);
     buffer_init(&snapshot, 0);
     if (!replica->same_boot)
         rv = metadata_snapshot_forget(replica->env, replica->dir, checkpoint->committed_index, error);

@@ -1,5 +1,7 @@
 #include "proto/topic_config.h"
 
+#include <stdio.h>
+
 #include "proto/json_body.h"
 
 static const char *const filter_types[] = {"SINGLE_TAG", "MULTI_TAG"};
@@ -17,6 +19,14 @@ void topic_config_init(struct topic_config *config, struct slice name)
 void topic_config_write(struct json_writer *writer, const struct topic_config *config)
 {
     json_write_begin_object(writer);
+    if (config->reserved_hours > 0) {
+        char hours[16];
+        snprintf(hours, sizeof hours, "%d", (int)config->reserved_hours);
+        json_write_key(writer, "attributes");
+        json_write_begin_object(writer);
+        json_write_member_text(writer, "reserve.time", hours);
+        json_write_end_object(writer);
+    }
     json_write_member_bool(writer, "order", config->order);
     json_write_member_i64(writer, "perm", config->perm);
     json_write_member_i64(writer, "readQueueNums", config->read_queue_nums);

@@ -7,6 +7,7 @@
 #include "proto/error.h"
 
 #define TOPIC_QUEUE_NUMS_DEFAULT 16
+#define TOPIC_RESERVED_HOURS_MAX 876000
 
 /* org.apache.rocketmq.common.constant.PermName */
 enum perm {
@@ -32,6 +33,7 @@ struct topic_config {
     bool multi_tag; /* topicFilterType MULTI_TAG, else SINGLE_TAG */
     int32_t topic_sys_flag;
     bool order;
+    int32_t reserved_hours; /* RocketMQ 5's attribute reserve.time: its messages expire after so long; 0 = not set, fileReservedTime counts */
 };
 
 /* RocketMQ's defaults: 16 and 16 queues, read and write. */

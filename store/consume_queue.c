@@ -105,6 +105,7 @@ static int64_t first_in_files(const struct consume_queue *queue)
 static void set_end(struct consume_queue *queue, int64_t end)
 {
     struct consume_queue_unit last;
+    queue->min_known = 0;
     queue->max_offset = end;
     queue->tail = NULL;
     queue->tail_units = 0;
@@ -494,19 +495,43 @@ int consume_queue_clear_tail(struct consume_queue *queue, struct error *error)
     return 0;
 }
 
-int consume_queue_correct_min(struct consume_queue *queue, int64_t physical_offset, struct error *error)
+int64_t consume_queue_first_physical(struct consume_queue *queue, bool look)
+{
+    struct consume_queue_unit unit;
+
+    if (queue->min_offset >= queue->max_offset)
+        return INT64_MAX;
+    if (queue->min_known != queue->min_offset + 1) {
+        if (!look || !consume_queue_get(queue, queue->min_offset, &unit))
+            return -1;
+        queue->min_physical = unit.physical_offset;
+        queue->min_known = queue->min_offset + 1;
+    }
+    return queue->min_physical;
+}
+
+int consume_queue_advance_min(struct consume_queue *queue, int64_t physical_offset, struct error *error)
 {
     if (queue->files.count == 0)
         return 0;
     int64_t from = queue->min_offset > first_in_files(queue) ? queue->min_offset : first_in_files(queue);
+    if (from == queue->min_offset && from < queue->max_offset && consume_queue_first_physical(queue, false) >= physical_offset)
+        return 0;
     struct mapped_file_window window;
     consume_queue_begin_look(queue, &window);
     /* A pad is before everything. */
     int64_t min_offset = lower_bound(queue, from, queue->max_offset, physical_offset > 1 ? physical_offset : 1);
     int rv = consume_queue_end_look(queue, error);
-    if (rv != 0)
+    if (rv == 0)
+        queue->min_offset = min_offset;
+    return rv;
+}
+
+int consume_queue_correct_min(struct consume_queue *queue, int64_t physical_offset, struct error *error)
+{
+    int rv = consume_queue_advance_min(queue, physical_offset, error);
+    if (rv != 0 || queue->files.count == 0)
         return rv;
-    queue->min_offset = min_offset;
     rv = mapped_file_queue_trim(&queue->files, byte_of(queue->min_offset), error);
     if (queue->dirty && queue->dirty_from < mapped_file_queue_begin(&queue->files))
         queue->dirty_from = mapped_file_queue_begin(&queue->files);

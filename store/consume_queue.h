@@ -29,6 +29,8 @@ struct consume_queue {
     bool dirty; /* units not synced since the last consume_queue_sync */
 
     int64_t min_offset; /* first unit whose record is still retained */
+    int64_t min_known;  /* private: 1 + the offset that min_physical is of, 0 = none */
+    int64_t min_physical;
     struct mapped_file_queue files;
     char *topic;
 
@@ -68,7 +70,11 @@ int consume_queue_recover(struct consume_queue *queue, int64_t physical_offset, 
 int consume_queue_clear_tail(struct consume_queue *queue, struct error *error);
 /* Drops all units whose record is at or behind physical_offset; remembers the new maximum. */
 int consume_queue_truncate(struct consume_queue *queue, int64_t physical_offset, struct error *error);
-/* Advances min_offset over units before physical_offset and removes files that only hold such units. */
+/* Physical offset of the first message, INT64_MAX = there is none; -1 when it is not remembered and `look` forbids to read it. */
+int64_t consume_queue_first_physical(struct consume_queue *queue, bool look);
+/* Advances min_offset over units before physical_offset. */
+int consume_queue_advance_min(struct consume_queue *queue, int64_t physical_offset, struct error *error);
+/* ... and removes files that only hold such units. */
 int consume_queue_correct_min(struct consume_queue *queue, int64_t physical_offset, struct error *error);
 int consume_queue_sync(struct consume_queue *queue);
 /* End of what is dirty, which begins at dirty_from. */

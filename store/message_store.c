@@ -326,6 +326,26 @@ int message_store_trim(struct message_store *store, int64_t physical_offset)
     return result;
 }
 
+int message_store_trim_topic(struct message_store *store, struct slice topic, int64_t physical_offset, bool *emptied)
+{
+    int result = 0;
+
+    for (struct queue_node *node = store->queues->head; node != NULL; node = node->next) {
+        struct error error = {0};
+        if (node->topic_size != topic.size || memcmp(node->topic, topic.data, topic.size) != 0)
+            continue;
+        int rv = consume_queue_advance_min(&node->queue, physical_offset, &error);
+        if (rv != 0) {
+            LOG_WARN("queue %s %d: %s", node->queue.topic, (int)node->queue.queue_id, error.message);
+            result = rv;
+        }
+        const struct mapped_file_queue *files = &node->queue.files;
+        *emptied = *emptied || (files->count > 1 && files->files[0]->start + files->file_size <= (uint64_t)node->queue.min_offset * CONSUME_QUEUE_UNIT_SIZE);
+    }
+    store->earliest_time_ms = -1;
+    return result;
+}
+
 int64_t message_store_min_offset(struct message_store *store, struct slice topic, int32_t queue_id)
 {
     const struct queue_node *node = queue_table_find(store->queues, topic, queue_id);

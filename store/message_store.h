@@ -93,6 +93,8 @@ void message_store_sync_end(struct message_store *store, struct message_store_sy
 int message_store_delete_topic(struct message_store *store, struct slice topic);
 /* Log files before physical offset are gone: advances queue minimums, drops files. */
 int message_store_trim(struct message_store *store, int64_t physical_offset);
+/* Messages of one topic before physical offset have expired: advances its queues' minimums. Files go with the next message_store_trim(); *emptied: some could. */
+int message_store_trim_topic(struct message_store *store, struct slice topic, int64_t physical_offset, bool *emptied);
 /* A queue whose messages are all gone reached max_offset: makes it so again where it was lost. Nothing when it is there. 0, ERROR_NO_SPACE,
  * ERROR_INVALID, ERROR_IO, ERROR_NO_MEMORY. */
 int message_store_reached(struct message_store *store, struct slice topic, int32_t queue_id, int64_t max_offset);

@@ -19,7 +19,7 @@ static const char *perm_text(int64_t perm, char out[4])
 
 /* Request 17 to one broker; prints nothing on success. */
 static bool create_topic(struct admin *admin, const char *address, const char *topic, int64_t read, int64_t write,
-                         int64_t perm, int64_t sys_flag)
+                         int64_t perm, int64_t sys_flag, const char *attributes)
 {
     char read_text[16], write_text[16], perm_number[16], flag_text[16];
     struct remoting_response response;
@@ -35,6 +35,7 @@ static bool create_topic(struct admin *admin, const char *address, const char *t
                                             {"topicFilterType", "SINGLE_TAG"},
                                             {"topicSysFlag", flag_text},
                                             {"order", "false"},
+                                            {attributes == NULL ? NULL : "attributes", attributes},
                                             {NULL, NULL}};
     if (!admin_call(admin, address, REQUEST_UPDATE_AND_CREATE_TOPIC, fields, NO_BODY, &response))
         return false;
@@ -92,7 +93,7 @@ static int update_topic(struct admin *admin)
         const struct queue_data *queue = exists ? queue_data_of(&route, targets.all[i].address) : NULL;
         read_there = read >= 0 ? read : queue != NULL ? queue->read_queue_nums : QUEUES_DEFAULT;
         write_there = write >= 0 ? write : queue != NULL ? queue->write_queue_nums : QUEUES_DEFAULT;
-        if (!create_topic(admin, targets.all[i].address, topic, read_there, write_there, perm, sys_flag)) {
+        if (!create_topic(admin, targets.all[i].address, topic, read_there, write_there, perm, sys_flag, admin_text(admin, "attributes"))) {
             status = ADMIN_FAILED;
             continue;
         }
@@ -149,7 +150,7 @@ static int update_topic_perm(struct admin *admin)
             continue;
         }
         if (!create_topic(admin, targets.all[i].address, topic, queue->read_queue_nums, queue->write_queue_nums, perm,
-                          queue->topic_sys_flag)) {
+                          queue->topic_sys_flag, NULL)) {
             status = ADMIN_FAILED;
             continue;
         }
@@ -303,6 +304,7 @@ static const struct admin_option update_topic_options[] = {
     {'o', "order", "true|false", false, "register it as ordered"},
     {'u', "unit", "true|false", false, "unit topic"},
     {'s', "hasUnitSub", "true|false", false, "has unit subscriptions"},
+    {'a', "attributes", "LIST", false, "+reserve.time=HOURS: its messages expire then; -reserve.time: with fileReservedTime"},
     {0, NULL, NULL, false, NULL},
 };
 static const struct admin_option topic_perm_options[] = {

@@ -153,14 +153,14 @@ def q3_a_peer_moves_to_another_address():
     def move(address):
         write(hosts, "127.0.0.1", address)
     move("127.0.0.1")
-    write(hosts + ".2", "240.0.0.1", "127.0.0.1")
+    write(hosts + ".2", "255.255.255.255", "127.0.0.1")
     peers = ";".join(f"n{i}-host-{i}:{cluster.base + 200 + i}" for i in range(3))
     cluster.settings.append(f"dLegerPeers={peers}")
     os.environ["LEDGERMQ_WRAP"] = f"env LD_PRELOAD={library} ODD_HOSTS={hosts}"
     try:
         with cluster:
             cluster.create_topic("T", 1)
-            move("240.0.0.1")  # of no machine
+            move("255.255.255.255")  # of no machine: connecting to it fails at once, whatever stands behind the default route
             cluster.kill(2)
             os.environ["LEDGERMQ_WRAP"] = f"env LD_PRELOAD={library} ODD_HOSTS={hosts}.2"
             cluster.restart(2)

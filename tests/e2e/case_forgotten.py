@@ -6,7 +6,7 @@ import time
 
 import remoting
 from cluster import Cluster, check, wait_for
-from e2e import case
+from e2e import Skipped, case, rounds
 
 
 def store(cluster, node):
@@ -77,6 +77,116 @@ def l24_l27_an_old_copy_is_recognised():
         wait_level(cluster, node)
         check_votes(cluster, node)
         return f"node {node} is level and votes"
+
+
+def fill(cluster, mebibytes, size=65536, window=16):
+    """So much log, in messages of queue 0, many on their way at a time."""
+    left = mebibytes * 1048576 // size
+    while left > 0:
+        try:
+            with remoting.Connection(cluster.broker(cluster.leader(30)), 10.0) as connection:
+                pending = set()
+                while left > 0 or pending:
+                    while left > len(pending) and len(pending) < window:
+                        pending.add(connection.send(remoting.SEND_V2, remoting.send_fields("T", 0), b"f" * size))
+                    connection.receive_some(1.0)
+                    for answer in connection.frames():
+                        pending.discard(answer.opaque)
+                        check(answer.code in (0, 14), f"a send is answered {answer}")
+                        left -= answer.code == 0
+        except OSError:
+            pass
+
+
+def trimmed_past(cluster, node, has):
+    return int(cluster.runtime_table(node)["raftBeginPosition"]) > has
+
+
+def leave_behind(cluster, mebibytes, size=65536):
+    """A follower goes down, and the log's beginning is deleted past it. Gives the follower."""
+    leader = cluster.leader()
+    node = (leader + 1) % 3
+    wait_level(cluster, node)
+    has = int(position(cluster, node))
+    cluster.kill(node)
+    fill(cluster, mebibytes, size)
+    wait_for("the log's beginning to be deleted past it", 120, lambda: trimmed_past(cluster, cluster.leader(30), has))
+    return node
+
+
+@case
+def v9_a_follower_below_the_log_is_killed_while_it_fetches():
+    """What a follower needs is deleted while it is down: it fetches the log by itself, with nothing sent; kill -9 in a loop on the way, each start succeeds and
+    goes on with what is there; the other nodes see how far it is."""
+    settings = ["mappedFileSizeCommitLog=4194304", "logBytesMax=12582912", "followerLagBytesMax=4194304", "cleanResourceInterval=200",
+                "bulkFetchBytesPerSecond=4194304"]
+    with Cluster(durability="B", settings=settings) as cluster:
+        cluster.create_topic("T", 1)
+        send_some(cluster, 20)
+        node = leave_behind(cluster, 28)
+        kills = rounds(3, 6, 20)
+        for i in range(kills):
+            cluster.restart(node)
+            wait_for("the fetch to begin", 30, lambda before=i: cluster.output(node).count("the log is fetched from member") > before or
+                     "has taken the place" in cluster.output(node))
+            time.sleep(0.1 * (i % 7))
+            cluster.kill(node)
+        cluster.restart(node)
+        wait_for("the new log", 60, lambda: "has taken the place of the old one" in cluster.output(node))
+        wait_level(cluster, node)
+        check("were fetched before" in cluster.output(node), "a start began anew instead of going on")
+        check(int(cluster.runtime_table(node)["raftBeginPosition"]) > 0, "the log of the follower begins at 0")
+        leader = cluster.leader()
+        answers = [remoting.ask(cluster.broker(i), remoting.MAX_OFFSET, {"topic": "T", "queueId": 0}).ext["offset"] for i in (leader, node)]
+        check(answers[0] == answers[1], f"maximum offsets {answers}")
+        check_votes(cluster, node)
+        return f"killed {kills} times on the way"
+
+
+def latencies(cluster, until, seconds_max):
+    """Of sends one after the other, 1,000 bytes each, until it is so: milliseconds."""
+    times = []
+    end = time.monotonic() + seconds_max
+    with remoting.Connection(cluster.broker(cluster.leader()), 10.0) as connection:
+        while time.monotonic() < end and not (len(times) % 50 == 49 and until()):
+            start = time.monotonic()
+            answer = connection.request(remoting.SEND_V2, remoting.send_fields("L", 0), b"l" * 1000)
+            check(answer.code == 0, f"a send is answered {answer}")
+            times.append((time.monotonic() - start) * 1000)
+            time.sleep(0.002)
+    return sorted(times)
+
+
+def percentile(times, share):
+    return times[min(len(times) - 1, int(len(times) * share))]
+
+
+@case
+def a_gibibyte_is_fetched_within_a_minute():
+    """A follower that lacks 1 GiB below the point where the log begins (48 MiB but for --full) is level within 60 s, and a client that sends meanwhile hardly
+    notices."""
+    mebibytes = rounds(48, 48, 1024)
+    segment = rounds(4, 4, 64) << 20
+    settings = [f"mappedFileSizeCommitLog={segment}", f"logBytesMax={(mebibytes << 20) + segment}", f"followerLagBytesMax={segment}",
+                "cleanResourceInterval=200"]
+    with Cluster(durability="B", settings=settings) as cluster:
+        if shutil.disk_usage(cluster.folder).free < (mebibytes << 20) * 6:
+            raise Skipped(f"{cluster.folder} has no room for {6 * mebibytes} MiB")
+        cluster.create_topic("T", 1)
+        cluster.create_topic("L", 1)
+        send_some(cluster, 20)
+        node = leave_behind(cluster, mebibytes + 4 * (segment >> 20), 32768)
+        before = latencies(cluster, lambda: False, rounds(2, 3, 10))
+        start = time.monotonic()
+        cluster.restart(node)
+        during = latencies(cluster, lambda: "has taken the place of the old one" in cluster.output(node) and position(cluster, node) is not None and
+                           int(position(cluster, node)) + 65536 > int(position(cluster, cluster.leader()) or 0), 240)
+        seconds = time.monotonic() - start
+        wait_level(cluster, node)
+        check(seconds < 60 or mebibytes < 1024, f"level after {seconds:.0f} s")
+        check(percentile(during, 0.5) < 20 * percentile(before, 0.5) + 100, f"the median of a send grew from {percentile(before, 0.5):.1f} ms to "
+              f"{percentile(during, 0.5):.1f} ms")
+        return f"{mebibytes} MiB in {seconds:.1f} s; p99 of a send {percentile(before, 0.99):.1f} ms before, {percentile(during, 0.99):.1f} ms meanwhile"
 
 
 @case

@@ -11,7 +11,7 @@ from case_leadership import TRANSFER_LEADERSHIP
 from case_metadata import ALL_OFFSETS, DELETE_GROUP, QUERY_OFFSET, UPDATE_GROUP, UPDATE_OFFSET, alike, heart_beat, loads, offset_fields
 from cluster import Cluster, check, wait_for
 from e2e import case
-from failover import bring_back, insist, kill_leader
+from failover import bring_back, insist, kill_leader, leader_connection
 
 
 def stored(cluster, group, queue=0):
@@ -154,6 +154,38 @@ def offsets_while_a_consumer_commits():
                 stop.set()
                 consumer.join()
             check(len(told) == 1, f"O4: told {len(told)} times")
+
+
+@case
+def a_reset_outlives_the_leader():
+    """The leader dies right after a reset, before the consumer has applied it: what the consumer still commits from before does not undo the reset at the next
+    leader either, until it has; then all that it commits counts, also at a third one."""
+    with Cluster() as cluster:
+        cluster.create_topic("T", 1)
+        leader = cluster.leader()
+        with remoting.Connection(cluster.broker(leader)) as client, remoting.Connection(cluster.broker(leader), version=479) as tool:
+            for number in range(10):
+                check(client.request(remoting.SEND_V2, remoting.send_fields("T", 0), b"%d" % number).code == 0, "send")
+            check(client.request(UPDATE_OFFSET, offset_fields("g", "T", 0, 9)).code == 0, "15")
+            heart_beat(client, "1.1.1.1@1", "g")
+            answer = tool.request(INVOKE_RESET, {"topic": "T", "group": "g", "timestamp": -1, "isForce": True, "queueId": 0, "offset": 2})
+            check(answer.code == 0, f"222: {answer}")
+            kill_leader(cluster, leader)
+        cluster.leader(but=leader)
+        for value in (9, 10):
+            check(insist(cluster, UPDATE_OFFSET, offset_fields("g", "T", 0, value)).code == 0, "15")
+            with leader_connection(cluster) as client:
+                client.send(UPDATE_OFFSET, offset_fields("g", "T", 0, value), oneway=True)
+                time.sleep(0.3)  # longer than one-way commits are gathered
+            check(stored(cluster, "g") == "2", f"the reset was undone: {stored(cluster, 'g')}")
+        for value in (3, 10):  # applied
+            check(insist(cluster, UPDATE_OFFSET, offset_fields("g", "T", 0, value)).code == 0, "15")
+            check(stored(cluster, "g") == str(value), f"{stored(cluster, 'g')} instead of {value}")
+        bring_back(cluster, leader)
+        kill_leader(cluster, (second := cluster.leader()))
+        cluster.leader(but=second)
+        check(insist(cluster, UPDATE_OFFSET, offset_fields("g", "T", 0, 9)).code == 0, "15")
+        check(stored(cluster, "g") == "9", "the hold is back")
 
 
 @case

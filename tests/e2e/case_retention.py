@@ -6,7 +6,7 @@ import time
 
 import remoting
 from case_statistics import OddMachine
-from cluster import Cluster, check, wait_for
+from cluster import BIN, Cluster, check, wait_for
 from e2e import case
 
 MIN_OFFSET, EARLIEST, SEARCH, DELETE_EXPIRED, UPDATE_OFFSET, UPDATE_CONFIG = 31, 32, 29, 329, 15, 25
@@ -56,7 +56,11 @@ def fill(cluster, megabytes, topic="T", queue=0, start=0):
 
 
 def offset_of(cluster, node, code, queue=0, topic="T"):
-    return int(remoting.ask(cluster.broker(node), code, {"topic": topic, "queueId": queue}).ext["offset"])
+    def look():
+        answer = remoting.ask(cluster.broker(node), code, {"topic": topic, "queueId": queue}, timeout=10.0)
+        check(answer.code in (0, 14), f"offset of {topic}/{queue} on n{node}: {answer}")
+        return answer if answer.code == 0 else None
+    return int(wait_for(f"offset of {topic}/{queue} on n{node}", 30, look)[0].ext["offset"])
 
 
 def wait_trimmed(cluster, position, files=True):
@@ -186,7 +190,8 @@ OTHER_HOUR = (time.localtime().tm_hour + 12) % 24
 
 
 def configure(cluster, line):
-    check(remoting.ask(cluster.broker(0), UPDATE_CONFIG, {}, f"{line}\n".encode()).code == 0, line)
+    for node in range(cluster.nodes):
+        check(remoting.ask(cluster.broker(node), UPDATE_CONFIG, {}, f"{line}\n".encode()).code == 0, line)
 
 
 def trimmed(cluster):
@@ -195,8 +200,8 @@ def trimmed(cluster):
 
 def stays(cluster, segments):
     """More than ten looks later nothing more is gone."""
-    before = cluster.runtime("retentionLooks")
-    wait_for("looks", 30, lambda: cluster.runtime("retentionLooks") > before + 10)
+    before = cluster.runtime("retentionLooks", cluster.leader())
+    wait_for("looks", 30, lambda: cluster.runtime("retentionLooks", cluster.leader()) > before + 10)
     check(trimmed(cluster) == segments, f"{trimmed(cluster)} segments are gone, not {segments}")
 
 
@@ -349,6 +354,68 @@ def x6_a_segment_in_the_middle():
         check(begins(cluster) == [0, 0, 0], f"{begins(cluster)}")
         for node in range(3):
             check_queue(cluster, node, end)
+
+
+@case
+def x1_topics_with_a_time_of_their_own():
+    """X1: messages of a topic with a shorter time are gone on every node when they expire, over lost queue files too; segments go when nothing else is in them;
+    a topic with a longer time keeps them."""
+    hour = 3600 * 1000
+    with OddMachine() as machine, Cluster(nodes=3, durability="B", settings=[*SMALL, f"deleteWhen={OTHER_HOUR}"]) as cluster:
+        def topic(name, attribute=None):
+            arguments = ["updateTopic", "-n", cluster.namesrv_addr, "-c", "DefaultCluster", "-t", name, "-r", "1", "-w", "1"]
+            wait_for(f"topic {name}", 30, lambda: subprocess.run([os.path.join(BIN, "mqadmin"), *arguments, *(["-a", attribute] if attribute else [])],
+                                                                 capture_output=True, check=False).returncode == 0)
+
+        def minimum(name, offset):
+            """On every node."""
+            wait_for(f"minimum {offset} of {name}", 30, lambda: [offset_of(cluster, node, MIN_OFFSET, topic=name) for node in range(3)] == [offset] * 3)
+
+        def delete():
+            return remoting.ask(cluster.broker(cluster.leader()), DELETE_EXPIRED, {})
+        topic("T")
+        topic("S", "+reserve.time=1")
+        answer = remoting.ask(cluster.broker(0), 17, {**remoting.topic_fields("S"), "attributes": "+reserve.time=0"})
+        check(answer.code == 1 and "reserve.time" in answer.remark, f"{answer}")
+        end = fill(cluster, 4, topic="S")
+        stays(cluster, 0)
+        minimum("S", 0)
+        machine.set(2, 2 * hour)
+        end = fill(cluster, 1, topic="S", start=end)
+        minimum("S", 256)
+        check(cluster.runtime("topicExpiries", cluster.leader()) > 0, "runtime info")
+        with remoting.Connection(cluster.broker(cluster.leader()), 10.0) as connection:
+            answer = connection.request(remoting.PULL, remoting.pull_fields("S", 0, 255))
+            check(answer.code == 21 and answer.ext["nextBeginOffset"] == "256", f"{answer}")
+            check(int(remoting.read_queue(connection, "S", 0, 256)[0].body[:8]) == 256, "the first that is there")
+        wait_trimmed(cluster, 3 * SEGMENT)
+
+        # A topic without a time of its own keeps the segment in which it has a message, then one with a longer time does.
+        check(cluster.send("T", 0, b"keep").code == 0, "send")
+        at = trimmed(cluster)
+        end = fill(cluster, 3, topic="S", start=end)
+        machine.set(2, 4 * hour)
+        end = fill(cluster, 1, topic="S", start=end)
+        minimum("S", 512)
+        stays(cluster, trimmed(cluster))
+        check(trimmed(cluster) - at <= 2, f"{at} segments were gone, then {trimmed(cluster)}")
+        minimum("T", 0)
+        topic("T", "+reserve.time=100")
+        configure(cluster, "fileReservedTime=1")
+        check(delete().code == 0, "329")
+        minimum("T", 0)
+
+        # A follower makes its queues anew.
+        victim = (cluster.leader() + 1) % 3
+        cluster.kill(victim)
+        shutil.rmtree(os.path.join(cluster.folder, f"n{victim}", "store", "consumequeue"))
+        cluster.restart(victim)
+        info(cluster, victim)
+        minimum("S", 512)
+        topic("T", "-reserve.time")
+        wait_for("329", 30, lambda: delete().code == 0 and offset_of(cluster, 0, MIN_OFFSET) == 1)
+        minimum("T", 1)
+        wait_trimmed(cluster, 6 * SEGMENT)
 
 
 @case

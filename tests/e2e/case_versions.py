@@ -53,7 +53,7 @@ def spoken(cluster, node):
 
 @case
 def versions_a_next_one_joins_and_leaves():
-    """One member after the other becomes one of the next version, leads, and becomes what it was: under load, nothing is lost, each two speak the newest
+    """L3: one member after the other becomes one of the next version, leads, and becomes what it was: under load, nothing is lost, each two speak the newest
     version that both know."""
     with Cluster(durability="B") as cluster:
         cluster.create_topic("T", 4)

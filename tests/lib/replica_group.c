@@ -57,6 +57,8 @@ static void put_on_wire(uint64_t from, uint64_t to, const struct peer_message *m
     wire->message.body_size = (uint32_t)size;
     if (size > 0)
         memcpy(wire->body, run, size);
+    if (size > 0 && group.spoils != NULL)
+        group.spoils(&wire->message, wire->body);
     *at = wire;
 }
 

@@ -57,6 +57,8 @@ struct group {
     const char *preferred_leaders;
     /* Set: called for every message on its way; false drops it. */
     bool (*passes)(uint64_t from, uint64_t to, const struct peer_message *message);
+    /* Set: may change the bytes behind a message's header. */
+    void (*spoils)(const struct peer_message *message, uint8_t *body);
     /* Set: how long a message is on its way; else it arrives in the step in which it was sent. Order is kept between two members. */
     uint64_t (*latency_us)(uint64_t from, uint64_t to);
 };

@@ -2,9 +2,11 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/sim/checker.h"
+#include "tests/sim/commit_log.h"
 #include "tests/sim/disk_fault.h"
 
 const char *const chaos_names[CHAOS_KINDS] = {
@@ -37,6 +39,8 @@ const char *const chaos_names[CHAOS_KINDS] = {
     [CHAOS_STALE] = "stale block",
     [CHAOS_MISDIRECTED] = "misdirected write",
     [CHAOS_OLD_COPY] = "old copy of the disk",
+    [CHAOS_VOTE_TAKEN] = "vote taken",
+    [CHAOS_VOTE_GIVEN] = "vote given",
 };
 
 static bool enabled[CHAOS_KINDS];
@@ -170,12 +174,14 @@ static void hung_sync(struct machine *machine)
 
 static bool may_wipe(const struct machine *machine)
 {
-    /* Who is emptied when the log's beginning is gone is refilled by a person, from a copy. */
-    if (world.trims)
-        return false;
     if (world.nodes == 1 || another_wiped(machine) || (machine->forgetful && !machine->outcast))
         return false;
     /* A person does that only while the others are well, all of them: two wipes in a row would be one too many. */
+    int voters = 0;
+    for (int i = 1; i <= world.nodes; i++)
+        voters += i != machine->id && checker_votes(i);
+    if (voters < checker_majority() || checker_change_open())
+        return false;
     for (int i = 1; i <= world.nodes; i++) {
         struct machine *other = world.machines[i];
         if (other != machine && (!machine_runs(other) || other->forgetful || other->outcast || other->paused || disk_fault_left(other)))
@@ -211,7 +217,7 @@ static bool may_put_back(struct machine *machine)
 static bool old_copy(struct machine *machine)
 {
     bool back = machine->old_copy != NULL && chance_of(700);
-    if (machine->up && machine->stopping)
+    if (world.trims || (machine->up && machine->stopping))
         return false;
     if (back ? !may_put_back(machine) : machine->forgetful || machine->outcast || !machine->ran)
         return false;
@@ -222,6 +228,45 @@ static bool old_copy(struct machine *machine)
         machine_keep_copy(machine);
     restart_later(machine);
     return back;
+}
+
+/* ---- members ---- */
+
+static void on_changed(struct append_entry_request *request)
+{
+    free(request);
+}
+
+/* A member gets a vote or loses it: 3 that vote, 1, 3 again, 5, 3. */
+static bool change_member(struct machine *machine, enum dledger_member_action action)
+{
+    struct machine *leader = NULL;
+    struct error error;
+
+    for (int i = 1; i <= world.nodes; i++) {
+        struct machine *other = world.machines[i];
+        if (machine_runs(other) && other->replica.accepting && !other->stopping && !other->paused && checker_leads_newest(other))
+            leader = other;
+    }
+    for (int i = 1; i <= world.nodes && checker_votes(machine->id) != (action == DLEDGER_MEMBER_DEMOTE); i++)
+        machine = world.machines[machine->id % world.nodes + 1];
+    if (!world.changes_members || leader == NULL)
+        return false;
+    struct append_entry_request *request = calloc(1, sizeof *request);
+    assert(request != NULL);
+    request->done = on_changed;
+    machine_clock(leader);
+    uint32_t life = leader->life;
+    int rv = dledger_commit_log_change_member(commit_log_of(leader), action, machine->name, "", request, &error);
+    if (rv != 0)
+        free(request);
+    else
+        checker_change_begins(raft_driver_last(&leader->replica.driver));
+    assert(leader->life == life);
+    machine_after(leader);
+    TRACE(1, leader->id, "%s %s: %s", action == DLEDGER_MEMBER_DEMOTE ? "takes the vote of" : "gives a vote to", machine->name,
+          rv == 0 ? "begun" : error.message);
+    return rv == 0;
 }
 
 /* False: it came to nothing. */
@@ -371,6 +416,11 @@ static bool one_fault(enum chaos_kind kind, uint8_t *node)
     case CHAOS_MISDIRECTED: /* counted when it comes to something */
         *node = (uint8_t)machine->id;
         return world.nodes > 1 && (kind == CHAOS_STALE ? disk_fault_stale(machine) : disk_fault_misdirect(machine));
+    case CHAOS_VOTE_TAKEN:
+    case CHAOS_VOTE_GIVEN:
+        if (!change_member(machine, kind == CHAOS_VOTE_TAKEN ? DLEDGER_MEMBER_DEMOTE : DLEDGER_MEMBER_PROMOTE))
+            return false;
+        break;
     case CHAOS_OLD_COPY:
         if (!old_copy(machine))
             return false;

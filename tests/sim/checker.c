@@ -45,6 +45,8 @@ static uint64_t *queue_units[WORKLOAD_QUEUES]; /* Raft index of each committed m
 static uint64_t queue_count[WORKLOAD_QUEUES], queue_capacity[WORKLOAD_QUEUES];
 static uint64_t delayed_waiting; /* committed, not delivered */
 static uint64_t newest_term;     /* in which somebody led */
+static uint64_t voters_committed; /* a bit for each */
+static uint64_t configuration_last, change_last; /* Raft indexes: the newest committed one, the newest one that was asked for */
 static uint64_t last_loss; /* class A: last moment at which a majority had forgotten something, 0 = never */
 
 /* ---- tables that grow ---- */
@@ -70,6 +72,8 @@ void checker_init(void)
     leader_of_term_size = 0;
     last_loss = 0;
     delayed_waiting = newest_term = 0;
+    voters_committed = ((uint64_t)2 << world.nodes) - 2;
+    configuration_last = change_last = 0;
     known = NULL;
     committed = NULL;
     leader_of_term = NULL;
@@ -85,6 +89,37 @@ void checker_close(void)
     free(leader_of_term);
     for (int i = 0; i < WORKLOAD_QUEUES; i++)
         free(queue_units[i]);
+}
+
+bool checker_votes(int node)
+{
+    return (voters_committed >> node & 1) != 0;
+}
+
+int checker_majority(void)
+{
+    return __builtin_popcountll(voters_committed) / 2 + 1;
+}
+
+void checker_change_begins(uint64_t index)
+{
+    if (index > change_last)
+        change_last = index;
+}
+
+bool checker_change_open(void)
+{
+    return change_last > configuration_last;
+}
+
+static uint64_t voters_in(const struct raft_configuration *configuration)
+{
+    uint64_t voters = 0;
+    for (unsigned i = 0; i < configuration->n; i++) {
+        if (configuration->servers[i].role == RAFT_VOTER)
+            voters |= (uint64_t)1 << configuration->servers[i].id;
+    }
+    return voters;
 }
 
 uint64_t checker_committed(void)
@@ -299,6 +334,13 @@ static void follow_log(struct machine *machine)
     while (same > 0) {
         uint64_t end;
         uint32_t chain;
+        if (same <= machine->log_begin) {
+            /* It took a log that begins later in the place of its own: what is before that is what the group committed. */
+            if (machine->log[same].chain == committed[same].chain)
+                break;
+            same--;
+            continue;
+        }
         if (machine->damaged_count > 0 && disk_fault_at(machine, same))
             break; /* it is committed, and stands behind the end of what may be cut */
         if (!ledger_end_of(ledger, same - 1, &end, &chain) && machine->damaged_count > 0 && disk_fault_log_left(machine))
@@ -324,6 +366,12 @@ static void follow_log(struct machine *machine)
     machine->log = grow(machine->log, &machine->log_capacity, last + 1, sizeof *machine->log);
     for (uint64_t i = same + 1; i <= last; i++) {
         struct ledger_entry entry;
+        if (i <= machine->log_begin) {
+            if (i > committed_last)
+                violation(machine->id, "its log begins behind entry %llu, which nobody has committed", (unsigned long long)i);
+            machine->log[i] = (struct log_seen){committed[i].term, committed[i].position, committed[i].chain};
+            continue;
+        }
         if (ledger_entry(ledger, i - 1, &entry) == NULL)
             violation(machine->id, "entry %llu cannot be read", (unsigned long long)i);
         machine->log[i] = (struct log_seen){entry.term, entry.position, entry.chain_crc};
@@ -452,19 +500,24 @@ static void note_committed(struct machine *machine, uint64_t index)
 {
     struct ledger_entry header;
     const uint8_t *bytes = ledger_entry(&machine->replica.ledger, index - 1, &header);
+    /* Who first takes it for committed is its leader, whose newest configuration counts, committed or not. */
+    uint64_t voters = voters_in(&machine->replica.driver.raft.configuration);
+    int majority = __builtin_popcountll(voters) / 2 + 1;
     int holders = 0;
 
     if (bytes == NULL)
         violation(machine->id, "committed entry %llu cannot be read", (unsigned long long)index);
     for (int i = 1; i <= world.nodes; i++) {
         struct machine *other = world.machines[i];
+        if ((voters >> i & 1) == 0)
+            continue;
         if (on_medium(other, bytes, header.position, ledger_entry_size(&header)) ||
             (other->forgetful && index <= other->ghost_last && other->ghost[index].chain == header.chain_crc))
             holders++;
     }
-    if (holders < world.majority && index > 1) /* entry 1 is what each member writes by itself */
+    if (holders < majority && index > 1) /* entry 1 is what each member writes by itself */
         violation(machine->id, "entry %llu is taken for committed, but %s on %d of %d only", (unsigned long long)index,
-                  world.class_b ? "durable" : "present", holders, world.nodes);
+                  world.class_b ? "durable" : "present", holders, __builtin_popcountll(voters));
     committed = grow(committed, &committed_capacity, index + 1, sizeof *committed);
     committed[index] = (struct committed){
         .term = header.term,
@@ -477,6 +530,15 @@ static void note_committed(struct machine *machine, uint64_t index)
     };
     committed_last = index;
     world.stats->committed++;
+    if (header.kind == LEDGER_ENTRY_CONFIGURATION) {
+        struct raft_buffer encoded = {(void *)(uintptr_t)(bytes + LEDGER_ENTRY_HEADER_SIZE), header.body_size};
+        struct raft_configuration configuration;
+        if (raft_configuration_decode(&encoded, &configuration) != 0)
+            violation(machine->id, "committed configuration %llu is undecodable", (unsigned long long)index);
+        voters_committed = voters_in(&configuration);
+        configuration_last = index;
+        raft_configuration_close(&configuration);
+    }
     if (header.kind == LEDGER_ENTRY_MESSAGE) {
         note_message(machine, index, &committed[index], slice_of(bytes + LEDGER_ENTRY_HEADER_SIZE, header.body_size));
     }
@@ -611,7 +673,7 @@ void checker_started(struct machine *machine)
         if (!there || entry.chain_crc != machine->log[i].chain)
             violation(machine->id, "entry %llu changed over a restart", (unsigned long long)i);
     }
-    if (acknowledged > 0 && (machine->log_last < acknowledged || machine->log[acknowledged].chain != seen.chain))
+    if (acknowledged > (uint64_t)machine->replica.ledger.begin_index && (machine->log_last < acknowledged || machine->log[acknowledged].chain != seen.chain))
         violation(machine->id, "has lost entry %llu, which it had acknowledged: its log ends at %llu", (unsigned long long)acknowledged,
                   (unsigned long long)machine->log_last);
 }
@@ -640,6 +702,8 @@ static void check_acknowledgement(struct machine *machine, uint64_t index)
         const uint8_t *bytes = ledger_entry(&machine->replica.ledger, i - 1, &entry);
         if (machine->damaged_count > 0 && disk_fault_at(machine, i))
             continue; /* it was whole when it was acknowledged first */
+        if (bytes == NULL && machine->damaged_count > 0 && disk_fault_log_left(machine))
+            continue; /* its place is found by walking over the ones before */
         if (bytes == NULL || !on_medium(machine, bytes, entry.position, ledger_entry_size(&entry)))
             violation(machine->id, "acknowledges entry %llu before it is durable", (unsigned long long)i);
     }
@@ -653,7 +717,9 @@ void checker_sending(struct machine *machine, uint64_t to, const struct peer_mes
 {
     bool asks = message->type == PEER_FETCH || message->type == PEER_REPAIR || message->type == PEER_REPAIR_RESULT || message->type == PEER_MANIFEST ||
                 message->type == PEER_BULK || message->type == PEER_FORGOT;
-    if (machine->replica.phase != REPLICA_RUNNING && !asks)
+    /* Who alone has a vote leads within its start. */
+    bool starts = machine->replica.phase < REPLICA_RUNNING && machine->replica.driver.started;
+    if (machine->replica.phase != REPLICA_RUNNING && !asks && !starts)
         violation(machine->id, "a member that does not run sends a message of type %d", message->type);
     switch (message->type) {
     case PEER_REQUEST_VOTE:

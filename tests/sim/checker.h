@@ -68,6 +68,13 @@ bool checker_has_whole(struct machine *machine, uint64_t index);
 bool checker_entries_at(uint64_t position, uint64_t size, uint64_t *first, uint64_t *last);
 uint64_t checker_end_position(uint64_t index); /* behind the committed entry, 0 for index 0 */
 
+/* The committed configuration: does this member vote, and how many make a majority? */
+bool checker_votes(int node);
+int checker_majority(void);
+/* A change of the members was begun, and whether it came to something is not known. */
+void checker_change_begins(uint64_t index);
+bool checker_change_open(void);
+
 uint64_t checker_delayed_waiting(void);
 uint64_t checker_committed(void); /* Raft index of the newest committed entry */
 /* All are alike, down to the bytes; everything acknowledged is where it was said to be. */

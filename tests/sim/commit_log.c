@@ -2,7 +2,6 @@
  * business here. struct dledger_commit_log is the machine. */
 #include <string.h>
 
-#include "dledger/pause_watch.h"
 #include "dledger/replica_internal.h"
 #include "tests/sim/commit_log.h"
 #include "tests/sim/workload.h"
@@ -50,10 +49,9 @@ bool dledger_commit_log_accepting(const struct dledger_commit_log *log)
     return machine_of(log)->replica.accepting && !machine_of(log)->stopping;
 }
 
-bool dledger_commit_log_stood_still(const struct dledger_commit_log *log)
+bool dledger_commit_log_in_doubt(struct dledger_commit_log *log)
 {
-    const struct machine *machine = machine_of(log);
-    return pause_watch_doubts(&machine->pauses, &machine->replica, machine->disk.own_clock.monotonic_us / 1000);
+    return replica_in_doubt(&machine_of(log)->replica);
 }
 
 const char *dledger_commit_log_why_not(const struct dledger_commit_log *log)

@@ -104,7 +104,7 @@ static bool may_hit(struct machine *machine, const struct block *block)
     if (!is_log(block->path))
         return machine->log_begin == 0 || strstr(block->path, "/metadata.") == NULL;
     uint64_t position = strtoull(strrchr(block->path, '/') + 1, NULL, 10) + block->offset;
-    if (!checker_entries_at(position, block->size, &damage.first, &damage.last) || damage.last > machine->vouched ||
+    if (world.trims || !checker_entries_at(position, block->size, &damage.first, &damage.last) || damage.last > machine->vouched ||
         machine->forgetful || machine->outcast || machine->damaged_count == MACHINE_DAMAGED_MAX)
         return false;
     for (uint64_t index = damage.first; index <= damage.last; index++) {

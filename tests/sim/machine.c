@@ -411,9 +411,11 @@ void machine_start(struct machine *machine)
         .segment_size = world.segment_size,
         .index_file_size = world.index_file_size,
         .durability = world.class_b ? DURABILITY_B : DURABILITY_A,
-        .election_timeout_ms = 300,
+        .election_timeout_ms = MACHINE_ELECTION_MS,
         .heartbeat_ms = 50,
         .max_wait_ms = 2500,
+        .follower_lag_bytes_max = world.trims && world.seed % 2 == 0 ? world.segment_size : 0, /* members that are away are left behind */
+        .fetch_bytes_per_second = 4u << 20,
         .scrub_bytes_per_second = world.scrub_rate,
         .scrub_interval_s = 3,
     };
@@ -435,7 +437,6 @@ void machine_start(struct machine *machine)
     machine->clean = false;
     machine->cut_when_dead = machine->cut_when_dead && fault.kill;
     machine->io_error_wanted = fault.calls != 0 && !fault.kill;
-    memset(&machine->pauses, 0, sizeof machine->pauses);
     loop_init(&machine->loop, 0);
     machine_clock(machine);
     world.stats->starts++;
@@ -461,6 +462,7 @@ void machine_start(struct machine *machine)
         on_restart_failed(machine, &error);
         return;
     }
+    metadata_trim_expired(&machine->broker);
     if (machine->disk.dead) {
         machine_died(machine);
         return;
@@ -590,8 +592,10 @@ void machine_resume(struct machine *machine)
     if (!machine->paused)
         return;
     TRACE(1, machine->id, "goes on");
-    if (machine->frozen)
+    if (machine->frozen) {
         machine->boot_us += world.now - machine->paused_since;
+        machine->thawed_at = world.now;
+    }
     machine->paused = machine->frozen = false;
     machine_wake(machine, world.now);
 }
@@ -693,6 +697,11 @@ static bool turn(struct machine *machine)
         network_greet(machine);
     }
     look_at_failure(machine);
+    if (machine->replica.restart_wanted && !machine->stopping) {
+        world.stats->bulk_fetches += machine->replica.fetch.state == BULK_COMPLETE;
+        world.stats->old_copies += machine->replica.fetch.state != BULK_COMPLETE;
+        machine_stop(machine);
+    }
     return more;
 }
 
@@ -767,7 +776,6 @@ static void on_wake(const struct world_event *event)
         return;
     machine->wake_at = UINT64_MAX;
     machine_clock(machine);
-    pause_watch_turn(&machine->pauses, &machine->replica, machine->disk.own_clock.monotonic_us / 1000);
     for (int i = 0; i < WORKS; i++)
         works[i] = (enum work)i;
     for (int handled = 0; left > 0 && handled < 200; handled++) {

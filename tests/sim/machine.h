@@ -8,7 +8,6 @@
 #define LEDGERMQ_TESTS_SIM_MACHINE_H
 
 #include "broker/broker.h"
-#include "dledger/pause_watch.h"
 #include "dledger/replica.h"
 #include "tests/lib/sim_env.h"
 #include "tests/sim/loop.h"
@@ -33,6 +32,8 @@ struct machine_damage { /* entries, Raft indexes */
     uint64_t first, last;
 };
 
+#define MACHINE_ELECTION_MS 300
+
 struct machine {
     int id; /* = Raft id */
     char name[16];
@@ -42,7 +43,6 @@ struct machine {
     struct loop loop;
     struct broker broker; /* its parts that need no sockets, and its store */
     struct dledger_callbacks callbacks; /* of the broker, behind the checker's */
-    struct pause_watch pauses;
 
     bool up;            /* a process runs */
     bool powered;
@@ -50,6 +50,7 @@ struct machine {
     uint64_t born;
     bool paused;
     bool frozen;
+    uint64_t thawed_at; /* its clock stood still until then, 0 = never */
     uint64_t paused_since;
     uint64_t boot_us;   /* when its monotonic clock was 0 */
     int64_t wall_skew_ms;

@@ -40,7 +40,8 @@ static void print_stats(const struct world_stats *s)
            U(s->steps));
     printf("calls %llu: acknowledged %llu, unknown %llu; refused %llu (%llu for want of room); metadata records %llu, raw entries %llu\n", U(s->sends),
            U(s->acknowledged), U(s->unknown), U(s->refused), U(s->full_disk_refusals), U(s->metadata), U(s->raw));
-    printf("decisions to delete the log's beginning %llu, segments deleted by all members %llu\n", U(s->trims), U(s->trimmed));
+    printf("decisions to delete the log's beginning %llu, segments deleted by all members %llu; bulk fetches %llu, old copies %llu\n", U(s->trims), U(s->trimmed),
+           U(s->bulk_fetches), U(s->old_copies));
     printf("entries %llu, committed %llu, cut %llu; elections %llu; starts %llu (%llu failed); caught up again %llu; stopped for good %llu\n",
            U(s->entries), U(s->committed), U(s->cut_entries), U(s->elections), U(s->starts), U(s->start_failures), U(s->caught_up),
            U(s->failed_members));

@@ -187,7 +187,7 @@ static void send_on(struct connection *connection, int from_end, const struct pe
     peer_message_encode(&copy, wire->header);
     if (size > 0)
         memcpy(wire->body, body, size);
-    if (message->count > 0 && !world.calm && chance(1000000) < world.flip_per_million) {
+    if (size > 0 && message->count > 0 && !world.calm && chance(1000000) < world.flip_per_million) {
         wire->body[chance(size)] ^= (uint8_t)(1u << chance(8));
         world.stats->bits_flipped++;
     }

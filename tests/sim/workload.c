@@ -420,6 +420,12 @@ static void locked(struct client_call *call, struct slice body)
     locks[call->slot].until = call->sent_at + LOCK_TRUST;
 }
 
+/* Also one that has been deposed without knowing it answers nothing old. Only a clock that stood still with its machine cannot tell how old a promise is. */
+static bool may_know_all(const struct machine *machine)
+{
+    return checker_leads_newest(machine) || machine->thawed_at == 0 || world.now - machine->thawed_at > MACHINE_ELECTION_MS * MS;
+}
+
 static void acknowledge(struct client_call *call, const struct remoting_command *answer)
 {
     int64_t offset;
@@ -442,7 +448,7 @@ static void acknowledge(struct client_call *call, const struct remoting_command 
         }
         break;
     case CALL_QUERY:
-        if (slice_to_i64(remoting_ext(answer, "offset"), &offset) && checker_leads_newest(world.machines[call->node]) &&
+        if (slice_to_i64(remoting_ext(answer, "offset"), &offset) && may_know_all(world.machines[call->node]) &&
             ((call->value > 0 && offset < call->value) || offset > slots[call->slot].sent) && !checker_loss_excused(0))
             violation(call->node, "an offset is answered as %lld: %lld was acknowledged before, %lld is the newest that was sent", (long long)offset,
                       (long long)call->value, (long long)slots[call->slot].sent);

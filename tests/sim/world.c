@@ -207,6 +207,8 @@ static void draw_style(void)
         world.segment_size = 64 << 10;
         world.body_max = 20000;
     }
+    /* In class A a power cut of few could be one of all that vote at that moment. */
+    world.changes_members = world.class_b && world.nodes > 1 && chance_of(400);
     world.scrub_rate = chance_of(500) ? 64 << 10 : 1 << 20;
 }
 
@@ -279,7 +281,11 @@ static void bare_majority(void)
         if (machine->ran && !machine->forgetful && !machine->doubtful && !machine->outcast && !disk_fault_left(machine))
             chosen[count++] = i;
     }
-    if (count < world.majority) {
+    /* While a change is on its way nobody may say which members make a majority: the two configurations may need different ones. */
+    int voters = 0;
+    for (int i = 0; i < count; i++)
+        voters += checker_votes(chosen[i]);
+    if (voters < checker_majority() || checker_change_open()) {
         world.stats->runs_without_bare_majority++;
         return;
     }
@@ -289,10 +295,14 @@ static void bare_majority(void)
         chosen[i] = chosen[k];
         chosen[k] = node;
     }
+    /* As many of them as a majority of those who vote needs. */
+    int enough = 0;
+    for (int votes = 0; enough < count && votes < checker_majority();)
+        votes += checker_votes(chosen[enough++]);
     for (int i = 1; i <= world.nodes; i++) {
         bool up = false;
-        for (int k = 0; k < world.majority; k++)
-            up = up || chosen[k] == i;
+        for (int k = 0; k < count; k++)
+            up = up || (chosen[k] == i && k < enough);
         if (up && !world.machines[i]->up)
             machine_start_at(world.machines[i], world.now + chance(200 * MS));
         world.machines[i]->keep_down = !up;

@@ -44,6 +44,8 @@ enum chaos_kind {
     CHAOS_STALE,
     CHAOS_MISDIRECTED,
     CHAOS_OLD_COPY,
+    CHAOS_VOTE_TAKEN,
+    CHAOS_VOTE_GIVEN,
     CHAOS_KINDS
 };
 extern const char *const chaos_names[CHAOS_KINDS];
@@ -56,7 +58,7 @@ struct world_stats {
     uint64_t events, virtual_us;
     uint64_t messages, messages_lost, bits_flipped, connections;
     uint64_t steps, elections, entries, committed, cut_entries, starts, start_failures;
-    uint64_t sends, acknowledged, unknown, refused, metadata, raw, trims, trimmed;
+    uint64_t sends, acknowledged, unknown, refused, metadata, raw, trims, trimmed, bulk_fetches, old_copies;
     uint64_t caught_up; /* members that had forgotten something and vote again */
     uint64_t losses;    /* class A: moments in which a majority had lost power */
     uint64_t excused;   /* acknowledged messages lost thereby */
@@ -122,6 +124,7 @@ struct world {
     uint64_t scrub_rate;      /* bytes per second that are read through */
     uint64_t send_gap_us;     /* between client calls, on average */
     uint32_t body_max;
+    bool changes_members;     /* votes are taken and given */
     bool gives_up_halves;     /* that nobody decides, after a second */
     bool trims; /* the log's beginning is deleted now and then */
     bool cut[WORLD_NODES_MAX + 1][WORLD_NODES_MAX + 1]; /* from, to */

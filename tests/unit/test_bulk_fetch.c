@@ -1,5 +1,6 @@
 /* A member whose next entry is deleted in the group: it fetches the log from the leader's first entry on, whatever stops it on the way. */
 #include <check.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -260,6 +261,63 @@ START_TEST(test_lossy)
 }
 END_TEST
 
+static bool spoiled_first;
+
+static void spoils_pieces(const struct peer_message *message, uint8_t *body)
+{
+    if (message->type == PEER_BULK_RESULT && message->bulk_result.kind == PEER_BULK_ENTRIES && !spoiled_first) {
+        spoiled_first = true;
+        body[35] ^= LEDGER_ENTRY_RAW; /* the kind of the first entry, before which there is no chain */
+    } else if (message->type == PEER_BULK_RESULT && ++pieces % 3 != 0)
+        body[(uint64_t)pieces * 7919 % message->body_size] ^= (uint8_t)(1u << pieces % 8);
+}
+
+/* Pieces that are not what was sent: none gets into the log or the tables. */
+START_TEST(test_spoiled_pieces)
+{
+    struct group_node *node = leave_behind();
+    pieces = _i;
+    spoiled_first = false;
+    group.spoils = spoils_pieces;
+    group_up(node);
+    expect_level(node);
+    ck_assert_int_gt(pieces, 3);
+}
+END_TEST
+
+/* No room for a second log: it waits, votes on, and goes on when there is some. */
+START_TEST(test_full_disk)
+{
+    struct group_node *node = leave_behind();
+    group_up(node);
+    node->sim.disk_bytes = node->sim.used_bytes + (uint64_t)_i * 40000;
+    group_steps(5000);
+    ck_assert_int_eq(node->replica.phase, REPLICA_RUNNING);
+    ck_assert_int_eq(node->restarts, 0);
+    ck_assert(!node->replica.fetch.frozen);
+    node->sim.disk_bytes = 0;
+    expect_level(node);
+}
+END_TEST
+
+/* A call of the way fails once, each in turn. */
+START_TEST(test_disk_error)
+{
+    struct group_node *node = leave_behind();
+    group_up(node);
+    for (int i = 0; i < 5000 && node->replica.fetch.state != BULK_ASKING; i++)
+        group_step();
+    node->may_fail = true;
+    sim_env_fail_at(&node->sim, SIM_WRITE | SIM_SYNC | SIM_RENAME | SIM_SYNC_DIR | SIM_TRUNCATE | SIM_ALLOCATE, (uint64_t)_i + 1, EIO, false);
+    group_steps(3000);
+    if (node->replica.phase == REPLICA_FAILED) { /* it was one of its own log or vote file: final, as ever */
+        group_kill(node);
+        group_up(node);
+    }
+    expect_level(node);
+}
+END_TEST
+
 struct copying {
     struct env *from, *to;
     const char *path;
@@ -349,6 +407,9 @@ int main(void)
     tcase_add_test(tcase, test_leader_changes);
     tcase_add_loop_test(tcase, test_damaged_meanwhile, 0, 6);
     tcase_add_test(tcase, test_lossy);
+    tcase_add_loop_test(tcase, test_full_disk, 0, 3);
+    tcase_add_loop_test(tcase, test_disk_error, 0, 30);
+    tcase_add_loop_test(tcase, test_spoiled_pieces, 0, 6);
     tcase_add_loop_test(tcase, test_old_copy, 0, 2);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

@@ -130,6 +130,8 @@ START_TEST(what_was_gathered_under_another_leader_is_dropped)
 }
 END_TEST
 
+static uint64_t term = 100;
+
 static void reset(int32_t queue_id, int64_t offset, bool held)
 {
     ck_assert_int_eq(consumer_offset_reset_wait(broker, G, T, queue_id, offset, held, on_done, &state), 0);
@@ -179,6 +181,68 @@ START_TEST(a_reset_is_not_undone_by_commits_from_before)
     reset(3, 500, true);
     commit_now(3, 300);
     ck_assert_int_eq(stored(3), 500);
+}
+END_TEST
+
+/* As at another member: from the log, or from a snapshot. */
+static void as_restored(void)
+{
+    struct buffer snapshot;
+    buffer_init(&snapshot, 0);
+    ck_assert_int_eq(metadata_snapshot(broker, 100, &snapshot), 0);
+    consumer_offset_role_changed(broker, ++term, false); /* what this leader knew alone is gone */
+    ck_assert_int_eq(metadata_restore(broker, buffer_slice(&snapshot)), 0);
+    consumer_offset_role_changed(broker, ++term, true);
+    buffer_close(&snapshot);
+}
+
+START_TEST(a_reset_holds_at_the_next_leader)
+{
+    for (int32_t queue_id = 0; queue_id < 4; queue_id++)
+        commit_now(queue_id, 100);
+    reset(0, 10, true);
+    reset(1, 10, true);
+    reset(2, 1000, true);
+    commit_now(1, 12); /* applied: the hold is over, on every node */
+    consumer_offset_role_changed(broker, ++term, true);
+    for (int k = 0; k < 2; k++) {
+        commit_now(0, 130);
+        ck_assert_int_eq(stored(0), 10);
+        commit_now(2, 140);
+        ck_assert_int_eq(stored(2), 1000);
+        as_restored();
+    }
+    commit_now(1, 150);
+    ck_assert_int_eq(stored(1), 150);
+    commit_now(0, 11);
+    commit_now(0, 160);
+    ck_assert_int_eq(stored(0), 160);
+    broker_state_pass(&state, 30000);
+    commit_now(2, 140);
+    ck_assert_int_eq(stored(2), 140);
+    as_restored();
+    commit_now(2, 150);
+    ck_assert_int_eq(stored(2), 150);
+
+    /* One that never reached the log holds nothing under the next leader. */
+    ck_assert_int_eq(consumer_offset_reset_wait(broker, G, T, 3, 10, true, on_done, &state), 0);
+    commit_now(3, 120);
+    ck_assert_int_eq(stored(3), 10);
+    commit_now(3, 11);
+    ck_assert_int_eq(consumer_offset_reset_wait(broker, G, T, 3, 5, true, on_done, &state), 0);
+    consumer_offset_role_changed(broker, ++term, true);
+    commit_now(3, 130);
+    ck_assert_int_eq(stored(3), 130);
+
+    /* It goes with its group, and with its topic. */
+    reset(3, 10, true);
+    consumer_offset_remove_group(broker->offsets, G);
+    commit_now(3, 200);
+    ck_assert_int_eq(stored(3), 200);
+    reset(3, 10, true);
+    consumer_offset_remove_topic(broker->offsets, T);
+    commit_now(3, 300);
+    ck_assert_int_eq(stored(3), 300);
 }
 END_TEST
 
@@ -338,6 +402,7 @@ int main(void)
     tcase_add_test(test, what_was_gathered_for_a_queue_that_goes_is_forgotten);
     tcase_add_test(test, what_was_gathered_under_another_leader_is_dropped);
     tcase_add_test(test, a_reset_is_not_undone_by_commits_from_before);
+    tcase_add_test(test, a_reset_holds_at_the_next_leader);
     tcase_add_test(test, values_out_of_range_are_refused);
     tcase_add_test(test, commits_that_nobody_waits_for_share_a_record);
     tcase_add_test(test, going_back_while_a_record_is_on_its_way_is_no_repetition);

@@ -84,6 +84,8 @@ static void random_record(struct broker_state *on, uint64_t index, uint64_t seed
     offset.topic = (char *)(uintptr_t)names[chance(6)];
     offset.queue_id = (int32_t)chance(20);
     offset.offset = chance(1000);
+    offset.held = chance(3) == 0; /* a reset */
+    offset.held_from = offset.held ? chance(1000) : 0;
     record.n_offsets = 1;
     record.offsets = offsets;
     ledgermq__queue_lock__init(&lock);
@@ -171,6 +173,28 @@ START_TEST(bad_snapshots_are_refused_and_change_nothing)
     size_t size = ledgermq__metadata_snapshot__pack(&snapshot, bytes);
     ck_assert_int_eq(metadata_restore(&state.broker, slice_of(bytes, size)), ERROR_MALFORMED);
     ck_assert_ptr_nonnull(topic_config_find(state.broker.topics, SLICE_LITERAL("T")));
+}
+END_TEST
+
+/* L20: what is empty, or ends early, never takes the place of tables that are good. */
+START_TEST(l20_part_of_a_snapshot_wipes_nothing)
+{
+    for (uint64_t index = 1; index <= 60; index++) {
+        random_record(&state, index, index * 7919);
+        random_record(&other, index, index * 31 + 5);
+    }
+    struct buffer before = snapshot_of(&state, 77);
+    struct buffer snapshot = snapshot_of(&other, 60);
+    for (size_t size = 0; size < snapshot.size; size++)
+        ck_assert_int_eq(metadata_restore(&state.broker, slice_of(snapshot.data, size)), ERROR_MALFORMED);
+    struct buffer after = snapshot_of(&state, 77);
+    ck_assert_uint_eq(before.size, after.size);
+    ck_assert_mem_eq(before.data, after.data, before.size);
+    ck_assert_int_eq(metadata_restore(&state.broker, buffer_slice(&snapshot)), 0);
+    assert_equal(&state, &other);
+    buffer_close(&before);
+    buffer_close(&snapshot);
+    buffer_close(&after);
 }
 END_TEST
 
@@ -331,6 +355,7 @@ int main(void)
     tcase_add_test(test, equal_logs_give_equal_snapshots);
     tcase_add_test(test, a_snapshot_gives_the_tables_back);
     tcase_add_test(test, bad_snapshots_are_refused_and_change_nothing);
+    tcase_add_test(test, l20_part_of_a_snapshot_wipes_nothing);
     tcase_add_test(test, restoring_removes_queues_of_topics_that_went_or_came_anew);
     tcase_add_test(test, a_replayed_record_leaves_the_tables_alone);
     tcase_add_test(test, garbage_is_left_out);

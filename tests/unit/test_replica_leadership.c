@@ -83,6 +83,47 @@ START_TEST(test_transfer_to_the_deaf)
 }
 END_TEST
 
+static struct replica *watched;
+static uint64_t told_count;
+
+static void note_role(void *context)
+{
+    (void)context;
+    told_count = watched->accept_count;
+}
+
+/* While a transfer is under way the core takes no entries: what was gathered is lost, and the leader begins to accept anew within the same turn. Those who
+ * append by themselves (delayed messages) must hear of it, or wait for ever for what was lost, and deliver it twice when they hear too late. */
+START_TEST(test_begins_anew_during_transfer)
+{
+    struct group_send send = {0};
+    struct error error;
+
+    group_all_up();
+    struct group_node *leader = group_wait_leader(3000), *target = node_of(leader);
+    group_must_send(leader, 0);
+    group_steps(20);
+    watched = &leader->replica;
+    told_count = watched->accept_count;
+    watched->callbacks.role_changed = note_role;
+    uint64_t count = watched->accept_count;
+    ck_assert_int_eq(replica_transfer(watched, name_of(target), &error), 0);
+    target->cut = true;
+    for (int i = 0; i < 40 && watched->accept_count == count; i++) {
+        group_step();
+        ck_assert_uint_eq(told_count, watched->accept_count);
+        if (i == 5)
+            ck_assert_int_eq(group_send(leader, &send, 1), 0);
+    }
+    ck_assert_uint_gt(watched->accept_count, count);
+    ck_assert_int_eq(send.request.code, ERROR_LEADERSHIP_LOST);
+    ck_assert_uint_eq(told_count, watched->accept_count);
+    target->cut = false;
+    group_steps(3000);
+    group_must_send(group_leader(), 2);
+}
+END_TEST
+
 START_TEST(test_preferred_leader)
 {
     struct group_node *preferred = &group.nodes[2];
@@ -166,6 +207,7 @@ int main(void)
     tcase_add_test(group_case, test_transfer_to_each);
     tcase_add_test(group_case, test_transfer_refusals);
     tcase_add_test(group_case, test_transfer_to_the_deaf);
+    tcase_add_test(group_case, test_begins_anew_during_transfer);
     tcase_add_test(group_case, test_preferred_leader);
     tcase_add_test(group_case, test_nearly_full_disk);
     tcase_add_test(group_case, test_preferred_leader_is_tried_seldom);

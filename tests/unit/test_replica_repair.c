@@ -143,6 +143,58 @@ START_TEST(test_damage_while_waiting)
 }
 END_TEST
 
+/* Sectors hold again what was in them before: entries that were cut since, each of them whole, and in a chain of their own. */
+START_TEST(test_stale_entries)
+{
+    static uint8_t old[1 << 16];
+    uint64_t size, from = 0, to;
+
+    group_all_up();
+    struct group_node *node = group_wait_leader(2000);
+    for (int i = 0; i < 20; i++)
+        group_must_send(node, i);
+    group_steps(20);
+    node->cut = true;
+    for (int i = 20; i < 30; i++)
+        ck_assert_int_eq(group_send(node, NULL, i), 0);
+    group_steps(20);
+    to = log_size(node) & ~511ull;
+    memcpy(old, sim_env_bytes(&node->sim, segment_of(node), &size), sizeof old);
+    group_steps(2000);
+    struct group_node *leader = group_other(node, NULL);
+    if (!leader->replica.accepting)
+        leader = group_other(node, leader);
+    for (int i = 20; i < MESSAGES; i++)
+        group_must_send(leader, i);
+    node->cut = false;
+    group_steps(2500);
+    const uint8_t *bytes = sim_env_bytes(&node->sim, segment_of(node), &size);
+    while (bytes[from] == old[from])
+        from++;
+    from &= ~511ull;
+    ck_assert_uint_lt(from, to);
+    if (_i > 0)
+        group_kill(node);
+    ck_assert(sim_env_at_rest(&node->sim, segment_of(node), from, to - from));
+    sim_env_put(&node->sim, segment_of(node), from, old + from, to - from);
+    if (_i > 1) { /* behind what its checkpoint knows, too */
+        char path[64];
+        snprintf(path, sizeof path, "%s/checkpoint", group_dir(node));
+        sim_env_remove(&node->sim, path);
+    }
+    if (_i > 0) {
+        if (_i == 3) {
+            sim_env_power_cut(&node->sim);
+            sim_env_restart(&node->sim);
+        }
+        group_up(node);
+        ck_assert_int_eq(node->replica.phase, REPLICA_MUTE);
+    }
+    group_steps(5000);
+    expect_whole();
+}
+END_TEST
+
 /* A segment is gone, or cut short, on one member; its checkpoint is newer than its data, and it never begins anew over its old state (V8). */
 START_TEST(test_missing_segment)
 {
@@ -301,6 +353,7 @@ int main(void)
     tcase_add_loop_test(tcase, test_disjoint_on_all, 0, 12);
     tcase_add_loop_test(tcase, test_power_cut_before_repair, 0, 5);
     tcase_add_loop_test(tcase, test_damage_while_waiting, 0, 6);
+    tcase_add_loop_test(tcase, test_stale_entries, 1, 4);
     tcase_add_loop_test(tcase, test_missing_segment, 0, 3);
     tcase_add_test(tcase, test_waits_for_who_has_it);
     tcase_add_test(tcase, test_damaged_on_all);
