@@ -232,6 +232,61 @@ START_TEST(e7_a_leader_that_is_cut_off)
 }
 END_TEST
 
+static uint64_t late_to;
+
+static uint64_t late_answers(uint64_t from, uint64_t to)
+{
+    (void)from;
+    return to == late_to ? 270000 : 0;
+}
+
+/* E7: what counts is when it sent what was taken, not when it hears of that. It falls silent, and the answers to what it sent before come for a while yet. */
+START_TEST(e7_answers_that_come_late)
+{
+    struct group_node *leader = start_group();
+    bool over = false;
+
+    late_to = leader->id;
+    group.latency_us = late_answers;
+    group_steps(1000 + 13 * _i);
+    ck_assert(leader->replica.accepting);
+    for (int i = 1; i <= GROUP_NODES; i++) {
+        lost[leader->id][i] = true;
+        if (&group.nodes[i] != leader) /* the shortest that may be drawn, so that the successor comes as soon as one can */
+            group.nodes[i].replica.driver.raft.follower_state.randomized_election_timeout = TIMEOUT + 10 * (unsigned)i;
+    }
+    for (int i = 0; i < 4 * TIMEOUT; i++) {
+        group_step();
+        over |= succeeded(leader);
+    }
+    ck_assert(over);
+}
+END_TEST
+
+/* E7: the member that it told to take over leads at once, and it hears nothing of that. */
+START_TEST(e7_a_leader_that_has_handed_over)
+{
+    struct group_node *leader = start_group();
+    struct group_node *next = group_other(leader, NULL);
+    struct error error;
+
+    group_steps(3 * TIMEOUT);
+    for (int i = 1; i <= GROUP_NODES; i++)
+        lost[i][leader->id] = true;
+    ck_assert_int_eq(replica_transfer(&leader->replica, next->replica.options.self_id, &error), 0);
+    for (int i = 0; i < 20; i++) {
+        group_step();
+        succeeded(leader);
+    }
+    ck_assert(next->replica.accepting);
+    ck_assert_int_eq(raft_state(&leader->replica.driver.raft), RAFT_LEADER);
+    for (int i = 0; i < 4 * TIMEOUT; i++) {
+        group_step();
+        succeeded(leader);
+    }
+}
+END_TEST
+
 /* E7: told to take over, a member is voted for though its leader is heard; and after a transfer that came to nothing all is as before. */
 START_TEST(e7_a_leader_that_hands_over)
 {
@@ -327,6 +382,8 @@ int main(void)
     tcase_add_test(tcase, e5_an_isolated_follower_with_a_later_term);
     tcase_add_test(tcase, e6_a_candidate_with_a_shorter_log);
     tcase_add_loop_test(tcase, e7_a_leader_that_is_cut_off, 0, 28);
+    tcase_add_loop_test(tcase, e7_answers_that_come_late, 0, 12);
+    tcase_add_test(tcase, e7_a_leader_that_has_handed_over);
     tcase_add_test(tcase, e7_a_leader_that_hands_over);
     tcase_add_loop_test(tcase, e11_mixed_terms_with_one_partly_cut_off, 0, 12);
     suite_add_tcase(suite, tcase);
