@@ -402,7 +402,7 @@ def x1_topics_with_a_time_of_their_own():
         minimum("T", 0)
         topic("T", "+reserve.time=100")
         configure(cluster, "fileReservedTime=1")
-        check(delete().code == 0, "329")
+        wait_for("329", 30, lambda: delete().code == 0)
         minimum("T", 0)
 
         # A follower makes its queues anew.
