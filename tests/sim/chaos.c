@@ -252,6 +252,15 @@ static bool change_member(struct machine *machine, enum dledger_member_action ac
         machine = world.machines[machine->id % world.nodes + 1];
     if (!world.changes_members || leader == NULL)
         return false;
+    /* Those who vote then must be a majority that knows all it needs at its next start. */
+    int voters = 0, well = 0;
+    for (int i = 1; i <= world.nodes; i++) {
+        bool votes = checker_votes(i) && !(action == DLEDGER_MEMBER_DEMOTE && i == machine->id);
+        voters += votes;
+        well += votes && !world.machines[i]->forgetful && !world.machines[i]->notes_damaged;
+    }
+    if (action == DLEDGER_MEMBER_DEMOTE && well <= voters / 2)
+        return false;
     struct append_entry_request *request = calloc(1, sizeof *request);
     assert(request != NULL);
     request->done = on_changed;

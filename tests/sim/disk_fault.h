@@ -6,6 +6,8 @@
  *    from one whose write a power cut interrupted, so it is cut (design: torn tail or damage).
  *  - An entry only while a majority has it whole and durable besides: more than a minority is never damaged at the same place, and neither a power cut nor
  *    a wiped directory on top takes the last copy.
+ *  - Where votes are taken and given, the notes of a member (vote, checkpoint) only while a majority of those who vote has whole ones besides: without them
+ *    it is mute until somebody leads.
  *  - Not the log in a group that deletes its beginning, nor an old copy of a disk there: the others may delete what one of them has not repaired yet, and
  *    then nobody has it any more.
  *  - Not the metadata snapshots of a member whose log's beginning was deleted: nothing else on its disk tells what was in it.
