@@ -8,7 +8,7 @@ import threading
 import time
 
 import remoting
-from cluster import Cluster, Load, check, verify, wait_for
+from cluster import Cluster, Failed, Load, check, verify, wait_for
 from case_leadership import mqadmin
 from e2e import case, rounds
 
@@ -114,6 +114,16 @@ def members_change_while_nodes_die():
     return f"seed {seed}"
 
 
+def change_is_asked(change):
+    try:
+        change()
+    except Failed as error:
+        if "name server" in str(error):
+            return False
+        raise
+    return True
+
+
 def with_a_kill(cluster, chance, members, change):
     """One of those given, members or about to be, is killed at a random moment of the change and comes back; or nobody hears it for a while."""
     victim = chance.choice(sorted(members))
@@ -121,7 +131,8 @@ def with_a_kill(cluster, chance, members, change):
 
     def run():
         try:
-            change()
+            # mqadmin ends when no name server answers, as while one of two nodes is down and the other one just starts: then it is given again.
+            wait_for("a name server for mqadmin", 60, lambda: change_is_asked(change))
         except BaseException as error:  # pylint: disable=broad-except
             errors.append(error)
     changed = threading.Thread(target=run)
