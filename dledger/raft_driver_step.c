@@ -223,7 +223,8 @@ static void send_message(struct raft_driver *driver, struct raft_message *messag
         driver->io.behind(driver->io.context, message->server_id);
         return;
     }
-    driver->io.send(driver->io.context, message->server_id, &out, NULL, 0);
+    if (message->server_id != 0) /* a result for a leader that the core has forgotten meanwhile */
+        driver->io.send(driver->io.context, message->server_id, &out, NULL, 0);
 }
 
 /* Our timer ran while the disk took its time, and those whom we ask for their votes will need as long: where syncs take longer than an election

@@ -486,6 +486,8 @@ static void close_process(struct machine *machine, bool silent)
         if (machine->jobs[i].out)
             job_back(machine, (enum machine_job_kind)i);
     }
+    while (loop_run_work(&machine->loop)) /* while there is a log */
+        ;
     replica_fail_pending(&machine->replica, ERROR_STOPPED); /* gives the memory back; nobody hears of it */
     replica_close(&machine->replica);
     message_store_close(&machine->broker.store);
@@ -648,6 +650,8 @@ static void on_stop_step(const struct world_event *event)
     bool power = machine->power_after_stop;
     bool clean = replica->checkpoint.clean && replica->save.result == 0;
     TRACE(1, machine->id, "has stopped cleanly");
+    while (loop_run_work(&machine->loop))
+        ;
     replica_close(replica);
     message_store_close(&machine->broker.store);
     close_broker(machine);
