@@ -254,7 +254,7 @@ def queue_of(cluster, node, topic="T"):
 
 @case
 def c8_an_uncommitted_tail_never_reaches_a_queue():
-    """C8, C9: a leader that lost its followers gets messages, dies and comes back as a follower of others that went on: its queue holds what they hold, at no
+    """C8, C9, L10: a leader that lost its followers gets messages, dies and comes back as a follower of others that went on: its queue holds what they hold, at no
     time more, and each offset is one message on all nodes."""
     with Cluster() as cluster:
         cluster.create_topic("T", 1)

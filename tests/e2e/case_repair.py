@@ -104,6 +104,7 @@ def damage_and_restart(damages, durability="B"):
 
 @case
 def a_flipped_bit_on_one_node_is_mended():
+    """L22: nothing is lost or deleted, the entry comes from the others."""
     return damage_and_restart({1: flip})
 
 

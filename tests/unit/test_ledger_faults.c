@@ -59,6 +59,7 @@ static void check_survivors(struct fixture *f, size_t least)
     must_equal(f);
 }
 
+/* L12: also in the middle of a cut over several segments: no gap, no entry that the model does not have. */
 START_TEST(test_crash_at_each_call)
 {
     bool power = (_i & 1) != 0, class_b = (_i & 2) != 0;
@@ -268,7 +269,7 @@ static void flip_and_open(struct fixture *f, uint64_t position, uint8_t bits, in
     }
 }
 
-/* Same boot, no checkpoint: a bad entry with valid ones behind it is damage, wherever it is bad. */
+/* L26: an error, and not the log's end. Same boot, no checkpoint: a bad entry with valid ones behind it is damage, wherever it is bad. */
 START_TEST(test_damage_in_the_middle)
 {
     struct fixture *f = thirty_entries(true);
