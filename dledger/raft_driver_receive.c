@@ -153,6 +153,18 @@ static void receive_append_result(struct raft_driver *driver, struct raft_messag
 
     if (result->rejected == 0)
         driver->stale_since[message->server_id % 64] = 0;
+    /* The core waits for an answer about the very snapshot that it offered, and anchors heartbeats at a newer one: asked about the entry that the member
+     * names, it says that it has it, and the core goes on from there. */
+    if (result->rejected > result->last_log_index && result->term == raft_current_term(&driver->raft) && raft_driver_leads(driver) &&
+        raft_driver_term_of(driver, result->last_log_index) != 0 && raft_match_index(&driver->raft, message->server_id, &match) == 0 &&
+        result->last_log_index > match) {
+        struct peer_message out = {.type = PEER_APPEND_ENTRIES};
+        out.append.term = raft_current_term(&driver->raft);
+        out.append.previous_index = result->last_log_index;
+        out.append.previous_term = raft_driver_term_of(driver, result->last_log_index);
+        out.append.commit = driver->commit < result->last_log_index ? driver->commit : result->last_log_index;
+        driver->io.send(driver->io.context, message->server_id, &out, NULL, 0);
+    }
     if (result->rejected > 0 && result->term == raft_current_term(&driver->raft) &&
         raft_match_index(&driver->raft, message->server_id, &match) == 0) {
         /* Late, or the peer lost what it had acknowledged; in probe mode the core would believe it and go below the match index. */
