@@ -45,7 +45,7 @@ def stored(client, group, queue):
 
 @case
 def mqadmin_moves_offsets():
-    with Cluster() as cluster:
+    with Cluster(nodes=1) as cluster:
         admin = Admin(cluster)
         cluster.create_topic("T", 2)
         with remoting.Connection(cluster.broker(cluster.leader())) as client:
