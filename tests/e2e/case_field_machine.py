@@ -199,10 +199,10 @@ def addresses(cluster, node):
         answer = remoting.ask(cluster.namesrv(node), 106, {})
     except ConnectionRefusedError:
         return None
-    if answer.code != 0:
-        return None
-    text = answer.body.decode()
-    start = text.index('"brokerAddrs":{') + len('"brokerAddrs":{')
+    text, name = answer.body.decode(), '"brokerAddrs":{'
+    if answer.code != 0 or name not in text:
+        return None  # nobody has registered with it since it was started
+    start = text.index(name) + len(name)
     pairs = text[start:text.index("}", start)].split(",")
     return [(pair.split(":", 1)[0].strip('"'), pair.split(":", 1)[1].strip('"')) for pair in pairs if ":" in pair]
 
