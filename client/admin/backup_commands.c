@@ -232,6 +232,7 @@ static const struct admin_option backup_options[] = {
 
 const struct admin_command backup_commands[] = {
     {"backup", "Copy the log of a running group into a new folder", backup_options, backup,
-     "Holds everything that was acknowledged before it began. Brokers give it to members' machines only: run it on one of them."},
+     "Holds everything that was acknowledged before it began. A log whose beginning retention has deleted is refused. Brokers give it to members'\n"
+     "machines only: run it on one of them."},
     {NULL, NULL, NULL, NULL, NULL},
 };
