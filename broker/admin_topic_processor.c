@@ -76,25 +76,23 @@ static void copy_name(char out[MESSAGE_TOPIC_MAX + 1], struct slice name)
 /* RocketMQ 5's form, "+reserve.time=24,-other": + sets, - takes away. Others mean nothing here, as to RocketMQ 4. */
 static bool read_attributes(struct slice text, int32_t *reserved_hours)
 {
+    static const char set[] = "+reserve.time=";
+
     while (text.size > 0) {
         const uint8_t *comma = memchr(text.data, ',', text.size);
-        size_t size = comma == NULL ? text.size : (size_t)(comma - text.data);
-        static const char name[] = "reserve.time";
-        size_t name_size = sizeof name - 1;
-        if (size > name_size && memcmp(text.data + 1, name, name_size) == 0 && (size == 1 + name_size || text.data[1 + name_size] == '=')) {
-            char digits[8] = "", *end = digits;
-            size_t digits_size = size == 1 + name_size ? 0 : size - name_size - 2;
-            if (digits_size < sizeof digits)
-                memcpy(digits, text.data + size - digits_size, digits_size);
-            long hours = strtol(digits, &end, 10);
-            if (text.data[0] == '-' && size == 1 + name_size)
-                *reserved_hours = 0;
-            else if (text.data[0] == '+' && end != digits && *end == '\0' && hours >= 1 && hours <= TOPIC_RESERVED_HOURS_MAX)
-                *reserved_hours = (int32_t)hours;
-            else
+        struct slice one = slice_of(text.data, comma == NULL ? text.size : (size_t)(comma - text.data));
+        struct slice bare = slice_of(one.data + 1, one.size > 0 ? one.size - 1 : 0);
+        int32_t hours;
+        text = comma == NULL ? slice_of(NULL, 0) : slice_of(comma + 1, text.size - one.size - 1);
+        if (slice_equal_text(one, "-reserve.time")) {
+            *reserved_hours = 0;
+        } else if (slice_starts_with(one, set)) {
+            if (!slice_to_i32(slice_of(one.data + sizeof set - 1, one.size - (sizeof set - 1)), &hours) || hours < 1 || hours > TOPIC_RESERVED_HOURS_MAX)
                 return false;
+            *reserved_hours = hours;
+        } else if (slice_starts_with(bare, "reserve.time=") || slice_equal_text(bare, "reserve.time")) {
+            return false;
         }
-        text = comma == NULL ? slice_of(NULL, 0) : slice_of(comma + 1, text.size - size - 1);
     }
     return true;
 }
