@@ -209,9 +209,7 @@ static void expire_one_topic(struct retention *retention)
     Ledgermq__TopicExpiry expiry = LEDGERMQ__TOPIC_EXPIRY__INIT;
     Ledgermq__TopicExpiry *all[1] = {&expiry};
     Ledgermq__MetadataRecord record = LEDGERMQ__METADATA_RECORD__INIT;
-    char name[MESSAGE_TOPIC_MAX + 1];
-    snprintf(name, sizeof name, "%.*s", (int)entry->config.name.size, (const char *)entry->config.name.data);
-    expiry.topic = name;
+    expiry.topic = entry->name;
     expiry.incarnation = entry->incarnation;
     expiry.position = position;
     record.n_expired = 1;
@@ -219,13 +217,13 @@ static void expire_one_topic(struct retention *retention)
     uint64_t unread = count_unread(broker, entry->config.name, (uint64_t)position);
     int rv = metadata_submit(broker, &record, on_expired, retention);
     if (rv != 0) {
-        LOG_WARN("retention: expired messages of topic %s stay: %s", name, error_text(rv));
+        LOG_WARN("retention: expired messages of topic %s stay: %s", entry->name, error_text(rv));
         return;
     }
     retention->expiring = true;
     retention->counters.unread += unread;
     retention->counters.expiries++;
-    LOG_INFO("retention: messages of topic %s before position %lld have expired; groups had not read %llu of them", name, (long long)position,
+    LOG_INFO("retention: messages of topic %s before position %lld have expired; groups had not read %llu of them", entry->name, (long long)position,
              (unsigned long long)unread);
 }
 
