@@ -12,7 +12,6 @@
 struct disk_level {
     struct broker *broker;
     uv_timer_t timer;
-    int percent;
     bool refusing;
     char refusal[192];
 };
@@ -30,17 +29,16 @@ int disk_level_percent(struct broker *broker)
 static void look(struct disk_level *level)
 {
     struct broker *broker = level->broker;
-    int ratio = broker->config.disk_space_warning_level_ratio;
+    int ratio = broker->config.disk_space_warning_level_ratio, percent = disk_level_percent(broker);
     bool refused = level->refusing;
 
-    level->percent = disk_level_percent(broker);
-    level->refusing = level->percent > ratio;
+    level->refusing = percent > ratio;
     snprintf(level->refusal, sizeof level->refusal, "the broker's disk is full: %d %% of it are used, more than diskSpaceWarningLevelRatio=%d; delete something or add room",
-             level->percent, ratio);
+             percent, ratio);
     if (level->refusing && !refused)
         LOG_ERROR("%s: %s; sends are refused until then", broker->config.store_path_root_dir, level->refusal);
     else if (refused && !level->refusing)
-        LOG_INFO("%s: %d %% of the disk are used: sends are taken again", broker->config.store_path_root_dir, level->percent);
+        LOG_INFO("%s: %d %% of the disk are used: sends are taken again", broker->config.store_path_root_dir, percent);
     if (broker->log != NULL)
         dledger_commit_log_note_disk(broker->log, level->refusing);
 }
