@@ -12,6 +12,9 @@
  *     raftGroup            dLegerGroup
  *     raftLastIndex, raftCommitIndex, raftAppliedIndex   DLedger indexes, -1 = none
  *     raftCommittedPosition, raftBeginPosition           bytes
+ *     raftTrimPosition     where the log begins for readers; raftBeginPosition: the first byte that is on this disk
+ *     retentionLooks, segmentsDeleted, topicExpiries, messagesDeletedUnread, retentionHeldBack, diskLevel   what retention did and why not more
+ *     raftBulkFetch        how much of a log that is being fetched is there, or none; raftBulkFetch_<id>: what the leader knows of a member's
  *     raftDurability       A or B
  *     raftUpSince          ms
  *     raftFdatasyncCount   calls since the start
