@@ -11,9 +11,9 @@ import time
 from cluster import Failed
 from e2e import Skipped
 from network import Relay
+from odd_machine import CLOCK_MS, SYNC_EIO, SYNC_MS, WRITE_ERROR, WRITE_SHORT
 from process import memory_kb
 
-SYNC_MS, _, CLOCK_MS, WRITE_ERROR, WRITE_SHORT, SYNC_EIO = range(6)  # of odd_machine.c
 MIB = 1 << 20
 
 

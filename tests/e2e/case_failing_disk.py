@@ -8,7 +8,8 @@ from case_disk import MIB, SMALL_FILES, SmallDisk
 from case_membership import role_of
 from cluster import Cluster, Load, check, verify, wait_for
 from e2e import case
-from odd_cluster import READ_MS, SYNC_EIO, SYNC_MS, WRITE_ERROR, OddCluster
+from odd_cluster import OddCluster
+from odd_machine import READ_MS, SYNC_EIO, SYNC_MS, WRITE_ERROR
 
 
 def acknowledgements(load, count=200, seconds=20):

@@ -5,9 +5,9 @@ import subprocess
 import time
 
 import remoting
-from case_statistics import OddMachine
 from cluster import BIN, Cluster, check, wait_for
 from e2e import case
+from odd_machine import CLOCK_MS, PERCENT, UNLINK_EIO, UNLINK_MS, OddMachine
 
 MIN_OFFSET, EARLIEST, SEARCH, DELETE_EXPIRED, UPDATE_OFFSET, UPDATE_CONFIG = 31, 32, 29, 329, 15, 25
 SEGMENT = 1 << 20
@@ -172,7 +172,7 @@ def x1_expired_messages_go():
         check(begins(cluster) == [0], "nothing is old enough")
         slow = remoting.Connection(cluster.broker(0), 20.0)
         opaques = [slow.send(remoting.PULL, remoting.pull_fields("T", 0, offset)) for offset in range(0, 128, 8)]
-        machine.set(2, 3 * 3600 * 1000)
+        machine.set(CLOCK_MS, 3 * 3600 * 1000)
         end = fill(cluster, 1, start=end)
         check(begins(cluster) == [0], "not at this hour")
         wait_for("329", 30, lambda: remoting.ask(cluster.broker(0), DELETE_EXPIRED, {}).code == 0)  # the log is synced once a second
@@ -185,7 +185,6 @@ def x1_expired_messages_go():
         check(low >= 180, f"minimum {low}")
 
 
-PERCENT, UNLINK_MS, UNLINK_EIO = 6, 7, 8  # of odd_machine.c
 OTHER_HOUR = (time.localtime().tm_hour + 12) % 24
 
 
@@ -214,7 +213,7 @@ def x4_x8_levels_of_the_disk():
         check(abs(float(info(cluster, 0)["commitLogDiskRatio"]) * 100 - int(df.split()[1].rstrip("%"))) <= 1, f"df says {df}")
         machine.set(PERCENT, 50)
         fill(cluster, 3)
-        machine.set(2, 3 * 3600 * 1000)
+        machine.set(CLOCK_MS, 3 * 3600 * 1000)
         end = fill(cluster, 5, start=192)
         machine.set(PERCENT, 75)
         stays(cluster, 0)
@@ -313,7 +312,7 @@ def x7_many_segments_at_once():
     with OddMachine() as machine, Cluster(nodes=1, durability="B", settings=[*SMALL, "fileReservedTime=2", f"deleteWhen={OTHER_HOUR}"]) as cluster:
         cluster.create_topic("T", 1)
         end = fill(cluster, 60)
-        machine.set(2, 3 * 3600 * 1000)
+        machine.set(CLOCK_MS, 3 * 3600 * 1000)
         end = fill(cluster, 1, start=end)
 
         def slowest(seconds):
@@ -380,7 +379,7 @@ def x1_topics_with_a_time_of_their_own():
         end = fill(cluster, 4, topic="S")
         stays(cluster, 0)
         minimum("S", 0)
-        machine.set(2, 2 * hour)
+        machine.set(CLOCK_MS, 2 * hour)
         end = fill(cluster, 1, topic="S", start=end)
         minimum("S", 256)
         check(cluster.runtime("topicExpiries", cluster.leader()) > 0, "runtime info")
@@ -394,7 +393,7 @@ def x1_topics_with_a_time_of_their_own():
         check(cluster.send("T", 0, b"keep").code == 0, "send")
         at = trimmed(cluster)
         end = fill(cluster, 3, topic="S", start=end)
-        machine.set(2, 4 * hour)
+        machine.set(CLOCK_MS, 4 * hour)
         end = fill(cluster, 1, topic="S", start=end)
         minimum("S", 512)
         stays(cluster, trimmed(cluster))

@@ -3,9 +3,6 @@ import json
 import os
 import re
 import signal
-import struct
-import subprocess
-import tempfile
 import time
 
 import remoting
@@ -13,9 +10,8 @@ from case_clients import heart_beat
 from case_transaction import COMMIT, END, Half, end_fields, half_fields
 from cluster import Cluster, check, wait_for
 from e2e import MODE, Skipped, case
+from odd_machine import CLOCK_MS, READ_MS, SYNC_MS, OddMachine
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-SYNC, READ, CLOCK = 0, 1, 2
 KEY_QUERY, UPDATE_CONFIG, RUNTIME = 12, 25, 28
 
 # What RocketMQ's tools read (the names of ours are not here).
@@ -29,32 +25,6 @@ NAMES = set("""
     pullThreadPoolQueueHeadWaitTimeMills queryThreadPoolQueueSize queryThreadPoolQueueCapacity queryThreadPoolQueueHeadWaitTimeMills
     EndTransactionQueueSize EndTransactionThreadPoolQueueCapacity remainHowManyDataToFlush remainTransientStoreBufferNumbs
 """.split()) | {f"scheduleMessageOffset_{level}" for level in range(1, 19)}
-
-
-class OddMachine:
-    """Brokers whose disk takes its time when we say so, and whose clock we set (odd_machine.c)."""
-
-    def __enter__(self):
-        self.folder = tempfile.TemporaryDirectory()
-        library, self.path = os.path.join(self.folder.name, "odd.so"), os.path.join(self.folder.name, "settings")
-        built = subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, os.path.join(HERE, "odd_machine.c"), "-ldl"], capture_output=True, text=True,
-                               check=False)
-        if built.returncode != 0:
-            raise Skipped(f"no compiler: {built.stderr[:100]}")
-        self.values = [0] * 9
-        with open(self.path, "wb") as file:
-            file.write(struct.pack("=9q", *self.values))
-        os.environ["LEDGERMQ_WRAP"] = f"env LD_PRELOAD={library} ODD_MACHINE={self.path}"
-        return self
-
-    def set(self, which, ms):
-        self.values[which] = ms
-        with open(self.path, "r+b") as file:  # the processes have it mapped
-            file.write(struct.pack("=9q", *self.values))
-
-    def __exit__(self, *_):
-        del os.environ["LEDGERMQ_WRAP"]
-        self.folder.cleanup()
 
 
 def table(connection):
@@ -150,12 +120,12 @@ def every_runtime_figure_moves():
                  dispatchBehindBytes=lambda text: text == "0")
 
             # The disk is slow.
-            machine.set(SYNC, 400)
+            machine.set(SYNC_MS, 400)
             send = client.send(remoting.SEND_V2, remoting.send_fields("T", 0), b"z" * 5000)
             seen("what waits for the disk", pageCacheLockTimeMills=lambda text: 10 < int(text) < 5000,
                  remainHowManyDataToFlush=lambda text: re.fullmatch(r"[\d.]+ KiB", text))
             check(client.answer(send).code == 0, "a slow disk is no failure")
-            machine.set(SYNC, 0)
+            machine.set(SYNC_MS, 0)
             seen("it was slow", putMessageEntireTimeMax=lambda text: 400 <= int(text) < 60000, pageCacheLockTimeMills=lambda text: text == "0",
                  remainHowManyDataToFlush=lambda text: text == "0 B")
 
@@ -163,7 +133,7 @@ def every_runtime_figure_moves():
             heart_beat(client, "c@1", consumers=["g"])
             for _ in range(36):
                 check(client.request(remoting.SEND_V2, remoting.send_fields("T", 1), b"o" * (2 << 20)).code == 0, "send")
-            machine.set(READ, 400)
+            machine.set(READ_MS, 400)
             pull = client.send(remoting.PULL, remoting.pull_fields("T", 0, 0, count=1))
             seen("a pull of old records", pullThreadPoolQueueSize=lambda text: text == "1", pullThreadPoolQueueHeadWaitTimeMills=lambda text: int(text) > 10,
                  queryThreadPoolQueueSize=lambda text: text == "0")
@@ -171,7 +141,7 @@ def every_runtime_figure_moves():
             query = client.send(KEY_QUERY, {"topic": "T", "key": "k0", "maxNum": 1, "beginTimestamp": 0, "endTimestamp": 1 << 60})
             seen("a query of old records", queryThreadPoolQueueSize=lambda text: text == "1", queryThreadPoolQueueHeadWaitTimeMills=lambda text: int(text) > 10)
             check(client.answer(query).code == 0, "query")
-            machine.set(READ, 0)
+            machine.set(READ_MS, 0)
             seen("it took its time", getMessageEntireTimeMax=lambda text: 400 <= int(text) < 60000, pullThreadPoolQueueSize=lambda text: text == "0")
 
             # Delay levels say how far they are.
@@ -191,7 +161,7 @@ def counts_of_yesterday_and_today():
                      "msgGetTotalTodayNow")
             for day in range(3):
                 if day > 0:
-                    machine.set(CLOCK, day * 86400000)
+                    machine.set(CLOCK_MS, day * 86400000)
                     wait_for(f"morning of day {day}", 70, lambda want=5 * day: int(table(client)["msgPutTotalTodayMorning"]) == want)
                 for _ in range(5):
                     check(client.request(remoting.SEND_V2, remoting.send_fields("T", 0), b"x").code == 0, "send")

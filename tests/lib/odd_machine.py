@@ -1,0 +1,47 @@
+"""A machine whose disk and clock are odd when the test says so (tests/e2e/odd_machine.c): the library, the names of its settings, and one machine for all nodes."""
+import os
+import struct
+import subprocess
+import tempfile
+
+from cluster import TOP
+from e2e import Skipped
+
+# In the order of odd_machine.c, which says what each does.
+SYNC_MS, READ_MS, CLOCK_MS, WRITE_ERROR, WRITE_SHORT, SYNC_EIO, PERCENT, UNLINK_MS, UNLINK_EIO = range(SETTINGS := 9)
+
+
+def build(folder):
+    """The path of the library, to be preloaded."""
+    library = os.path.join(folder, "odd.so")
+    done = subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, os.path.join(TOP, "tests", "e2e", "odd_machine.c"), "-ldl"],
+                          capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Skipped(f"no compiler: {done.stderr[:100]}")
+    return library
+
+
+def put(path, which, value):
+    """One setting, in a file that processes may have mapped."""
+    with open(path, "r+b") as file:
+        file.seek(8 * which)
+        file.write(struct.pack("=q", value))
+
+
+class OddMachine:
+    """Brokers started meanwhile have one machine, with one disk and one clock."""
+
+    def __enter__(self):
+        self.folder = tempfile.TemporaryDirectory()
+        library, self.path = build(self.folder.name), os.path.join(self.folder.name, "settings")
+        with open(self.path, "wb") as file:
+            file.write(bytes(8 * SETTINGS))
+        os.environ["LEDGERMQ_WRAP"] = f"env LD_PRELOAD={library} ODD_MACHINE={self.path}"
+        return self
+
+    def set(self, which, value):
+        put(self.path, which, value)
+
+    def __exit__(self, *_):
+        del os.environ["LEDGERMQ_WRAP"]
+        self.folder.cleanup()
