@@ -425,7 +425,7 @@ static void put_store(const struct broker_stats *stats, const struct broker_stat
     snprintf(key, sizeof key, "commitLogDiskRatio_%s", broker->config.store_path_root_dir);
     put(sink, key, "%.4f", ratio);
     put(sink, "consumeQueueDiskRatio", "%.4f", ratio);
-    put(sink, "diskLevel", "%s", disk_level_name(broker));
+    put(sink, "diskLevel", "%s", disk_level_name(&broker->config, percent));
     put(sink, "earliestMessageTimeStamp", "%lld", (long long)message_store_earliest_time(&broker->store));
     /* Java's is how long an append holds the lock of the log; here the one thing that can hold it up is the disk. */
     put(sink, "pageCacheLockTimeMills", "%llu", (unsigned long long)state->sync_age_ms);

@@ -54,11 +54,8 @@ const char *disk_level_refusal(const struct disk_level *level)
     return level->refusing ? level->refusal : NULL;
 }
 
-const char *disk_level_name(struct broker *broker)
+const char *disk_level_name(const struct broker_config *config, int percent)
 {
-    const struct broker_config *config = &broker->config;
-    int percent = disk_level_percent(broker);
-
     return percent > config->disk_space_warning_level_ratio    ? "diskSpaceWarningLevelRatio"
            : percent > config->disk_space_clean_forcibly_ratio ? "diskSpaceCleanForciblyRatio"
            : percent > config->disk_max_used_space_ratio       ? "diskMaxUsedSpaceRatio"

@@ -11,6 +11,7 @@
 #include "proto/error.h"
 
 struct broker;
+struct broker_config;
 struct disk_level;
 
 struct disk_level *disk_level_new(struct broker *broker, struct error *error);
@@ -21,7 +22,7 @@ void disk_level_free(struct disk_level *level);
 int disk_level_percent(struct broker *broker);
 /* NULL: messages may be stored, as far as the disk goes. Else why not; valid until control returns to the loop. */
 const char *disk_level_refusal(const struct disk_level *level);
-/* "ok", or the highest threshold that is passed: its key. */
-const char *disk_level_name(struct broker *broker);
+/* "ok", or the highest threshold that so many percent are beyond: its key. */
+const char *disk_level_name(const struct broker_config *config, int percent);
 
 #endif
