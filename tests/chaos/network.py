@@ -16,6 +16,7 @@ PREFIX = "10.99.0."
 NOBODY = "02:00:00:00:00:99"
 FOLDER = "/run/netns"
 CALLED = "CHAOS_IN_NAMESPACE"
+UNSHARE = ["unshare", "--net", "--mount"]
 
 
 def ip(*arguments, must=True):
@@ -25,16 +26,23 @@ def ip(*arguments, must=True):
     return done.returncode == 0
 
 
+def why_not():
+    """None where networks can be made."""
+    if os.geteuid() != 0:
+        return "network name spaces need root"
+    probe = subprocess.run([*UNSHARE, "ip", "link", "add", "probe0", "type", "veth", "peer", "name", "probe1"], capture_output=True, text=True, check=False)
+    return None if probe.returncode == 0 else f"no network name spaces: {probe.stderr.strip()}"
+
+
 def enter():
     """Starts this program again where networks can be made and are gone with it; returns None there, else why not."""
     if CALLED in os.environ:
         return None
-    probe = subprocess.run(["unshare", "--net", "--mount", "ip", "link", "add", "probe0", "type", "veth", "peer", "name", "probe1"], capture_output=True,
-                           text=True, check=False) if os.geteuid() == 0 else None
-    if probe is None or probe.returncode != 0:
-        return "network name spaces need root" if probe is None else f"no network name spaces: {probe.stderr.strip()}"
+    reason = why_not()
+    if reason is not None:
+        return reason
     os.environ[CALLED] = "1"
-    os.execvp("unshare", ["unshare", "--net", "--mount", sys.executable, *sys.argv])
+    os.execvp("unshare", [*UNSHARE, sys.executable, *sys.argv])
 
 
 class Network:

@@ -20,14 +20,11 @@ import network  # noqa: E402  pylint: disable=wrong-import-position
 
 def in_its_own_network(name):
     """Runs that case again, in name spaces in which the nodes can be cut off."""
-    if os.geteuid() != 0:
-        raise Skipped("network name spaces need root")
-    unshare = ["unshare", "--net", "--mount"]
-    probe = subprocess.run([*unshare, "ip", "link", "add", "probe0", "type", "veth", "peer", "name", "probe1"], capture_output=True, text=True, check=False)
-    if probe.returncode != 0:
-        raise Skipped(f"no network name spaces: {probe.stderr.strip()}")
-    done = subprocess.run([*unshare, sys.executable, os.path.join(TOP, "tests", "e2e", "run"), f"--{MODE}", name] if MODE != "normal" else
-                          [*unshare, sys.executable, os.path.join(TOP, "tests", "e2e", "run"), name],
+    reason = network.why_not()
+    if reason is not None:
+        raise Skipped(reason)
+    mode = [f"--{MODE}"] if MODE != "normal" else []
+    done = subprocess.run([*network.UNSHARE, sys.executable, os.path.join(TOP, "tests", "e2e", "run"), *mode, name],
                           capture_output=True, text=True, check=False, env=dict(os.environ, **{network.CALLED: "1"}))
     lines = done.stdout.strip().splitlines()
     check(done.returncode == 0 and lines, lambda: "in its own network:\n" + done.stdout + done.stderr)
@@ -132,7 +129,6 @@ def e7_a_leader_that_is_cut_off():
                 check(offset >= (maximum if which == "max" else stored),
                       f"asked {(at - cut) * 1000:.0f} ms after the cut it answers {which} offset {offset}; {maximum} and {stored} were acknowledged before")
             wait_for("it to follow", 20, lambda: route_master(cluster.namesrv(old)) not in (None, cluster.broker(old)) or cluster.leader_now() == old)
-        bodies = []
         with leader_connection(cluster, 10.0) as connection:
             bodies = [record.body for record in remoting.read_queue(connection, "T", 0)]
         check(b"lost" not in bodies or bodies.count(b"lost") <= 20 * len(notes), "messages that were never sent")
