@@ -29,13 +29,14 @@ def check(condition, text):
 
 
 def wait_for(what, seconds, condition):
-    """Polls; returns the first true value, and how long it took. A connection that is refused, reset or silent is "not yet": nodes come and go."""
+    """Polls; returns the first true value, and how long it took. A connection that is refused, reset or silent is "not yet", as NotNow is: nodes come and
+    go, and a machine that stands still for a second makes them elect."""
     start = time.monotonic()
     while True:
         lost = None
         try:
             value = condition()
-        except (ConnectionError, TimeoutError) as error:
+        except (ConnectionError, TimeoutError, remoting.NotNow) as error:
             value, lost = None, error
         if value:
             return value, time.monotonic() - start
@@ -318,24 +319,31 @@ class Load(threading.Thread):
             return None
 
 
+def read_load(cluster, load):
+    """What the leader has of a load: sequence -> (queue, offset). Each queue without a hole, nothing twice."""
+    seen = {}
+    with remoting.Connection(cluster.broker(cluster.leader()), 10.0) as connection:
+        for queue in range(load.queues):
+            for place, record in enumerate(remoting.read_queue(connection, load.topic, queue)):
+                check(record.offset == place and record.queue == queue,
+                      f"{load.topic}/{queue}: the record at place {place} says queue {record.queue}, offset {record.offset}")
+                sequence = sequence_of(record.body, load.size)
+                check(sequence not in seen, lambda: f"message {sequence} is there twice: {seen[sequence]} and {(queue, place)}")
+                seen[sequence] = queue, place
+    return seen
+
+
 def verify(cluster, loads):
     """Reads everything back from the leader: queues without holes, every acknowledgement at its place, nothing twice."""
     if isinstance(loads, Load):
         loads = [loads]
     for load in loads:
-        seen = {}
-        with remoting.Connection(cluster.broker(cluster.leader()), 10.0) as connection:
-            for queue in range(load.queues):
-                for place, record in enumerate(remoting.read_queue(connection, load.topic, queue)):
-                    check(record.offset == place and record.queue == queue,
-                          f"{load.topic}/{queue}: the record at place {place} says queue {record.queue}, offset {record.offset}")
-                    sequence = sequence_of(record.body, load.size)
-                    check(sequence not in seen, lambda: f"message {sequence} is there twice: {seen[sequence]} and {(queue, place)}")
-                    seen[sequence] = queue, place
+        check(load.acknowledged, "nothing was acknowledged")
+        # A leader that goes while it is read from shows nothing: its follower is read from the beginning.
+        seen = wait_for(f"the messages of {load.topic}", 60, lambda load=load: (read_load(cluster, load),))[0][0]
         for sequence, where in load.acknowledged.items():
             check(seen.get(sequence) == where,
                   lambda: f"message {sequence} was acknowledged at queue, offset {where} and is now at {seen.get(sequence)}")
         extra = set(seen) - set(load.acknowledged) - load.unknown
         check(not extra, lambda: f"messages that were never sent: {sorted(extra)[:5]}")
-        check(load.acknowledged, "nothing was acknowledged")
     return sum(len(load.acknowledged) for load in loads)

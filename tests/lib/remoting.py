@@ -249,15 +249,15 @@ def records(body):
 
 
 def max_offset(connection, topic, queue=0):
-    return int(connection.request(MAX_OFFSET, {"topic": topic, "queueId": queue}).ext["offset"])
+    answer = connection.request(MAX_OFFSET, {"topic": topic, "queueId": queue})
+    if answer.code != 0:
+        raise (NotNow if answer.code == 14 else ValueError)(f"max offset of {topic}/{queue}: {answer}")
+    return int(answer.ext["offset"])
 
 
 def read_queue(connection, topic, queue, start=0):
     """All records of a queue, from start to its maximum."""
-    answer = connection.request(MAX_OFFSET, {"topic": topic, "queueId": queue})
-    if answer.code != 0:
-        raise (NotNow if answer.code == 14 else ValueError)(f"max offset of {topic}/{queue}: {answer}")
-    end = int(answer.ext["offset"])
+    end = max_offset(connection, topic, queue)
     found = []
     offset = start
     while offset < end:
