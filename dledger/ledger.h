@@ -186,6 +186,8 @@ bool ledger_reservation_next(struct ledger *ledger, struct ledger_reservation *j
 void ledger_reservation_run(struct ledger_reservation *job);                            /* any thread */
 void ledger_reservation_done(struct ledger *ledger, const struct ledger_reservation *job); /* loop; on failure reserved_end stays */
 
+uint64_t ledger_entries_ahead(const struct ledger *ledger); /* more than the log has now, for which the index has room */
+
 /* ---- making it durable (flush thread) ---- */
 struct ledger_sync {
     struct env *env;

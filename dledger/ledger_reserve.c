@@ -168,6 +168,12 @@ int ledger_reserve_index(struct ledger *ledger, uint64_t end)
 
 /* ---- ahead ---- */
 
+uint64_t ledger_entries_ahead(const struct ledger *ledger)
+{
+    uint64_t room = ledger->index_reserved_end / LEDGER_INDEX_UNIT, used = (uint64_t)(ledger->last_index + 1);
+    return room > used ? room - used : 0;
+}
+
 static bool index_job(struct ledger *ledger, struct ledger_reservation *job)
 {
     uint64_t used = (uint64_t)(ledger->last_index + 1) * LEDGER_INDEX_UNIT;

@@ -47,8 +47,8 @@ void replica_drop_gathered(struct replica *replica)
     replica->reserved_size = 0;
 }
 
-/* kept_back: so much of what is left on a full disk is for others. */
-static uint8_t *reserve(struct replica *replica, size_t body_size, uint32_t kept_back, int64_t *physical_offset, int *code)
+/* kept_back, kept_entries: so much of what is left on a full disk is for others. */
+static uint8_t *reserve(struct replica *replica, size_t body_size, uint32_t kept_back, uint32_t kept_entries, int64_t *physical_offset, int *code)
 {
     struct ledger *ledger = &replica->ledger;
     uint32_t size = (uint32_t)(LEDGER_ENTRY_HEADER_SIZE + body_size);
@@ -75,7 +75,8 @@ static uint8_t *reserve(struct replica *replica, size_t body_size, uint32_t kept
         replica->gather_chain = ledger->last_chain;
     }
     replica->reserved_position = ledger_place(ledger, replica->gather_end, size);
-    if (replica->reserve_failed && replica->reserved_position + size + LEDGER_BLANK_SIZE + kept_back > ledger->reserved_end) {
+    if (replica->reserve_failed && (replica->reserved_position + size + LEDGER_BLANK_SIZE + kept_back > ledger->reserved_end ||
+                                    replica->gather_count + 1ull + kept_entries > ledger_entries_ahead(ledger))) {
         *code = ERROR_NO_SPACE;
         return NULL;
     }
@@ -103,12 +104,12 @@ static uint8_t *reserve(struct replica *replica, size_t body_size, uint32_t kept
 
 uint8_t *replica_reserve(struct replica *replica, size_t body_size, int64_t *physical_offset, int *code)
 {
-    return reserve(replica, body_size, REPLICA_KEPT_FOR_TRIM, physical_offset, code);
+    return reserve(replica, body_size, REPLICA_KEPT_FOR_TRIM, REPLICA_KEPT_FOR_TRIM_ENTRIES, physical_offset, code);
 }
 
 uint8_t *replica_reserve_for_trim(struct replica *replica, size_t body_size, int64_t *physical_offset, int *code)
 {
-    return reserve(replica, body_size, 0, physical_offset, code);
+    return reserve(replica, body_size, 0, 0, physical_offset, code);
 }
 
 void replica_append(struct replica *replica, enum ledger_entry_kind kind, struct append_entry_request *request)

@@ -10,7 +10,9 @@
 #include "dledger/replica.h"
 
 #define REPLICA_FETCH_RETRY_US 50000u
-#define REPLICA_KEPT_FOR_TRIM (64u << 10) /* of a full disk: without a record that says so nothing can be deleted */
+/* Of a full disk: without a record that says so nothing can be deleted, and without the entries that elections begin with there is nobody to say so. */
+#define REPLICA_KEPT_FOR_TRIM (64u << 10)
+#define REPLICA_KEPT_FOR_TRIM_ENTRIES (REPLICA_KEPT_FOR_TRIM / 64)
 #define REPLICA_SERVE_BUSY_US 5000000u  /* who asked for nothing so long gives way to another member */
 #define REPLICA_SERVE_IDLE_US 30000000u /* ... and so long: its snapshot is let go */
 

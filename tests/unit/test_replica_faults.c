@@ -244,8 +244,22 @@ START_TEST(test_power_cut_and_lost_vote)
 }
 END_TEST
 
-/* Entries to whoever leads until no disk takes more. */
-static void fill_all_disks(size_t body_size)
+/* A metadata entry of so many bytes; 0 or a code. May take what is kept for deletions and elections, too. */
+static int append_bytes(struct group_node *leader, size_t size, bool all)
+{
+    int64_t offset;
+    int code;
+    uint8_t *room = all ? replica_reserve_for_trim(&leader->replica, size, &offset, &code) : replica_reserve(&leader->replica, size, &offset, &code);
+
+    if (room == NULL)
+        return code;
+    memset(room, 0, size);
+    replica_append(&leader->replica, LEDGER_ENTRY_METADATA, NULL);
+    return 0;
+}
+
+/* Entries to whoever leads until no disk takes more: what clients may use, or all there is. */
+static void fill_all_disks(size_t body_size, bool all)
 {
     int64_t last = -1;
 
@@ -254,16 +268,8 @@ static void fill_all_disks(size_t body_size)
     /* A full leader hands over to one with room. What does not take the large ones may still take small ones, as an election needs. */
     for (int idle = 0; idle < (int)REPLICA_HAND_OVER_MS + 500; idle++) {
         struct group_node *leader = group_leader();
-        for (int i = 0; leader != NULL && i < 200; i++) {
-            int64_t offset;
-            int code;
-            size_t size = idle < 100 ? body_size : 8;
-            uint8_t *room = replica_reserve(&leader->replica, size, &offset, &code);
-            if (room == NULL)
-                break;
-            memset(room, 0, size);
-            replica_append(&leader->replica, LEDGER_ENTRY_METADATA, NULL);
-        }
+        for (int i = 0; leader != NULL && i < 200 && append_bytes(leader, idle < 100 ? body_size : 8, all) == 0; i++)
+            ;
         group_step();
         if (leader != NULL && leader->replica.ledger.last_index > last) {
             last = leader->replica.ledger.last_index;
@@ -281,7 +287,7 @@ START_TEST(test_election_on_full_disks)
     struct group_node *roomy;
 
     start_group(DURABILITY_B);
-    fill_all_disks(sizes[_i]);
+    fill_all_disks(sizes[_i], true);
     roomy = &group.nodes[1];
     for (int i = 2; i <= GROUP_NODES; i++) {
         const struct ledger *a = &group.nodes[i].replica.ledger, *b = &roomy->replica.ledger;
@@ -310,6 +316,50 @@ START_TEST(test_election_on_full_disks)
 }
 END_TEST
 
+/* Clients leave so much of full disks that leaders can still be elected, and decide that the log's beginning is deleted. */
+START_TEST(test_room_kept_on_full_disks)
+{
+    struct group_node *leader;
+
+    start_group(DURABILITY_B);
+    fill_all_disks(sizes[_i], false);
+    for (int i = 0; i < 5; i++) {
+        leader = group_wait_leader(3000);
+        ck_assert_int_eq(append_bytes(leader, 8, false), ERROR_NO_SPACE);
+        group_kill(leader);
+        group_wait_leader(3000);
+        group_up(leader);
+        group_steps(100);
+    }
+    leader = group_wait_leader(3000);
+    raft_index last = raft_driver_last(&leader->replica.driver);
+    ck_assert_int_eq(append_bytes(leader, 4000, true), 0);
+    for (int i = 0; i < 1000 && leader->replica.applied <= last; i++)
+        group_step();
+    ck_assert_uint_gt(leader->replica.applied, last);
+}
+END_TEST
+
+/* A leader that has room for data, but none for the index of more entries, hands over to one that has both. */
+START_TEST(test_full_index_hands_over)
+{
+    struct group_node *full;
+
+    group.segment_size = 32u << 20;
+    full = start_group(DURABILITY_A);
+    group_steps(100);
+    full->sim.disk_bytes = full->sim.used_bytes;
+    for (int i = 0; i < 6000 && group_leader() == full; i++) {
+        for (int k = 0; k < 200 && append_bytes(full, 8, false) == 0; k++)
+            ;
+        group_step();
+    }
+    ck_assert_uint_gt(full->replica.ledger.reserved_end, full->replica.ledger.end_position + LEDGER_ENTRY_SIZE_MAX);
+    ck_assert_ptr_ne(group_wait_leader(3000), full);
+    group_must_send(group_leader(), 0);
+}
+END_TEST
+
 /* A full leader looks for another one, but a member that is mute does nothing with leadership. */
 START_TEST(test_no_leadership_for_the_mute)
 {
@@ -318,7 +368,7 @@ START_TEST(test_no_leadership_for_the_mute)
     start_group(DURABILITY_B);
     fetches_left = 0;
     group.passes = few_fetches;
-    fill_all_disks(sizes[1]);
+    fill_all_disks(sizes[1], false);
     leader = group_wait_leader(3000);
     mute = group_other(leader, NULL);
     /* The last that the leader hears of it is that it has room. */
@@ -430,6 +480,8 @@ int main(void)
     tcase_add_test(tcase, test_stopped_member_is_missing);
     tcase_add_loop_test(tcase, test_power_cut_and_lost_vote, 0, 2 * GROUP_NODES);
     tcase_add_loop_test(tcase, test_election_on_full_disks, 0, 2);
+    tcase_add_loop_test(tcase, test_room_kept_on_full_disks, 0, 2);
+    tcase_add_test(tcase, test_full_index_hands_over);
     tcase_add_test(tcase, test_no_leadership_for_the_mute);
     tcase_add_loop_test(tcase, test_lost_acknowledged_entries, 0, 6);
     suite_add_tcase(suite, tcase);
