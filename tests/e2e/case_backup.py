@@ -77,7 +77,7 @@ def backup_of_a_running_group_and_restore():
 def a_restored_backup_is_what_was_acknowledged():
     """The judges' checker reads a restored group: what its generator had acknowledged before the backup began is there, where it was said to be. Another
     load goes on over the backup. The checker is not blind: the group holds a message more at its end, which it must find."""
-    seconds = rounds(2, 3, 60)
+    seconds = rounds(2, 2, 60)
     with Cluster(durability="B") as cluster:
         program = mqload.build(os.environ.get("JUDGE_DIR", ""), os.path.join(cluster.folder, "mqload"))
         if program is None:

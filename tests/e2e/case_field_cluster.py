@@ -76,7 +76,7 @@ def e7_a_leader_that_is_cut_off():
     with Cluster(hosts=network.PREFIX, durability="B") as cluster:
         cluster.create_topic("T", 1)
         acknowledged = 0
-        for turn in range(rounds(1, 2, 10)):
+        for turn in range(rounds(1, 1, 10)):
             old = cluster.leader()
             while insist(cluster, remoting.SEND_V2, remoting.send_fields("T", 0), b"before").code != 0:
                 pass

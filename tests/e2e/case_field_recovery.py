@@ -197,7 +197,7 @@ def v12_nodes_are_equal_after_kills():
         cluster.create_topic("D", 4)
         load = Load(cluster, "T", 4, size=300)
         load.start()
-        for turn in range(rounds(3, 6, 40)):
+        for turn in range(rounds(3, 4, 40)):
             leader = cluster.leader(30)
             for n in range(10):
                 with remoting.Connection(cluster.broker(leader), 10.0) as connection:

@@ -124,7 +124,7 @@ def v9_a_follower_below_the_log_is_killed_while_it_fetches():
         cluster.create_topic("T", 1)
         send_some(cluster, 20)
         node = leave_behind(cluster, 28)
-        kills = rounds(3, 6, 20)
+        kills = rounds(3, 4, 20)
         for i in range(kills):
             cluster.restart(node)
             wait_for("the fetch to begin", 30, lambda before=i: cluster.output(node).count("the log is fetched from member") > before or
@@ -176,7 +176,7 @@ def a_gibibyte_is_fetched_within_a_minute():
         cluster.create_topic("L", 1)
         send_some(cluster, 20)
         node = leave_behind(cluster, mebibytes + 4 * (segment >> 20), 32768)
-        before = latencies(cluster, lambda: False, rounds(2, 3, 10))
+        before = latencies(cluster, lambda: False, rounds(2, 2, 10))
         start = time.monotonic()
         cluster.restart(node)
         during = latencies(cluster, lambda: "has taken the place of the old one" in cluster.output(node) and position(cluster, node) is not None and
