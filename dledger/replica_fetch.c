@@ -135,6 +135,8 @@ void replica_receive_fetched(struct replica *replica, uint64_t from, const struc
     last = raft_driver_last(&replica->driver);
     replica->io.hello_changed(replica->io.context);
     target = in->fetch_result.match > in->fetch_result.commit ? in->fetch_result.match : in->fetch_result.commit;
+    if (!leaderless && target < replica->group_index)
+        target = replica->group_index; /* a leader that has been succeeded and does not know may not have the change that made us a member */
     if ((last < target && !SEEDED_BUG(WIPED_COUNTS)) || last == 0 || (!leaderless && !leader_is_recent(replica, term))) {
         if (last < in->fetch_result.last_index)
             replica_send_fetch(replica);

@@ -248,6 +248,7 @@ int replica_know_members(struct replica *replica, raft_index committed, bool who
     }
     if (!decode(found, &newest))
         return error_set(error, ERROR_DAMAGED, "raft: the configuration at index %llu is undecodable", index);
+    replica->found_index = index;
     /* A log that is being filled again may end before the change that brought this node in. Who belongs to the group is heard from the others, as by a node
      * whose directory is empty. */
     replica->half_filled = !whole && replica->checkpoint.forgot && !stands_in(&newest, replica->options.self_id);
@@ -310,27 +311,42 @@ bool replica_encode_members(struct replica *replica, struct buffer *out)
     return encode_and_close(&named, rv, out) == 0;
 }
 
+/* In a log that is being filled little is known to be committed. What stands behind that, and what was told before there was a log, is newer than what a member
+ * tells that has just started and knows no more to be committed either. */
+static raft_index newest_known(const struct replica *replica)
+{
+    const struct raft *raft = &replica->driver.raft;
+    bool started = replica->driver.started;
+    const raft_index others[] = {started ? raft->configuration_committed_index : replica->found_index,
+                                 started ? raft->configuration_uncommitted_index : replica->group_index};
+    raft_index known = replica->configuration_index;
+
+    for (int i = 0; i < 2; i++) {
+        if (others[i] > known)
+            known = others[i];
+    }
+    return known;
+}
+
 void replica_hear_configuration(struct replica *replica, const struct peer_hello *hello)
 {
     struct raft_configuration configuration;
-    raft_index known = replica->configuration_index;
+    raft_index known = newest_known(replica);
 
     if (!hello->started || hello->configuration_index == 0 || strcmp(hello->cluster, replica->options.cluster) != 0 ||
         strcmp(hello->group, replica->options.group) != 0)
         return;
-    if (replica->driver.started && replica->driver.raft.configuration_uncommitted_index > known)
-        known = replica->driver.raft.configuration_uncommitted_index;
     bool stranger = replica_is_stranger(replica);
     /* What a member says that was there before the group was made anew by force is of a group that is no more; and whoever is of the new one is right,
      * however short its log. */
     uint64_t generation = hello->last_term >> REPLICA_GENERATION_SHIFT;
-    uint64_t ours = stranger ? replica->group_generation : replica_generation(replica);
+    uint64_t ours = stranger ? 0 : replica_generation(replica);
+    if (!replica->driver.started && replica->group_generation > ours)
+        ours = replica->group_generation; /* of which a log that is being filled may hold nothing yet */
     if (generation < ours)
         return;
-    if (generation > ours && stranger)
-        replica->group_index = 0;
-    else if (generation > ours)
-        known = 0;
+    if (generation > ours)
+        known = replica->group_index = 0;
     if (hello->configuration_index <= (stranger ? replica->group_index : known) || !decode(slice_of(hello->configuration, hello->configuration_size), &configuration))
         return;
     bool member = stands_in(&configuration, replica->options.self_id);

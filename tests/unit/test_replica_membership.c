@@ -330,6 +330,171 @@ START_TEST(test_chance_of_changes_loses_nothing)
 }
 END_TEST
 
+/* ---- one that fills its log ---- */
+
+static uint64_t filled; /* gets no more than one run */
+static int runs;
+
+static bool one_run(uint64_t from, uint64_t to, const struct peer_message *message)
+{
+    (void)from;
+    return to != filled || message->type != PEER_FETCH_RESULT || message->count == 0 || runs++ == 0;
+}
+
+/* A log that one run does not hold, and a configuration early in it. */
+static raft_index long_log(struct group_node *leader, struct group_node *joins)
+{
+    raft_index changed;
+
+    group_must_send(leader, 0);
+    must_change(leader, DLEDGER_MEMBER_DEMOTE, joins);
+    changed = request.index + 1; /* as Raft counts */
+    for (uint32_t i = 1; i <= REPLICA_SUBMIT_MAX + 100; i++) {
+        ck_assert_int_eq(group_send(leader, NULL, (int)i), 0);
+        if (i % 100 == 0)
+            group_step();
+    }
+    group_must_send(leader, 0);
+    group_steps(1500); /* what is committed is in checkpoints */
+    return changed;
+}
+
+/* What a member says whose newest committed configuration is at index, with itself in it and nobody else. */
+static void hear_sole(struct group_node *from, struct group_node *to, raft_index index)
+{
+    struct peer_hello hello;
+    struct buffer sole;
+
+    replica_hello(&from->replica, to->id, &hello);
+    buffer_init(&sole, sizeof hello.configuration);
+    ck_assert_int_eq(replica_sole_configuration(&from->replica, &sole), 0);
+    memcpy(hello.configuration, sole.data, sole.size);
+    hello.configuration_size = (uint32_t)sole.size;
+    hello.configuration_index = index;
+    buffer_close(&sole);
+    replica_hear_configuration(&to->replica, &hello);
+}
+
+static void told_of(struct group_node *leader, struct group_node *joins, raft_index index)
+{
+    struct peer_hello hello;
+
+    replica_hello(&leader->replica, joins->id, &hello);
+    hello.configuration_index = index;
+    replica_hear_configuration(&joins->replica, &hello);
+}
+
+static void begin_to_fill(struct group_node *leader, struct group_node *joins)
+{
+    group_kill(joins);
+    group_wipe(joins);
+    filled = joins->id;
+    runs = 0;
+    group.passes = one_run;
+    group_up(joins);
+    told_of(leader, joins, leader->replica.driver.raft.configuration_committed_index);
+    group_steps(200);
+    ck_assert_int_eq(joins->replica.phase, REPLICA_MUTE);
+    ck_assert_uint_gt(raft_driver_last(&joins->replica.driver), 1000);
+    ck_assert_uint_lt(raft_driver_last(&joins->replica.driver), raft_driver_last(&leader->replica.driver));
+}
+
+static void fills_up(struct group_node *joins)
+{
+    group.passes = NULL;
+    for (int i = 0; i < 3000 && joins->replica.phase == REPLICA_MUTE; i++)
+        group_step();
+    ck_assert_int_eq(joins->replica.phase, REPLICA_RUNNING);
+}
+
+/* A member that has just started knows less to be committed than the one that told a joining node of its group: its word does not mean that the node was removed
+ * meanwhile. A later configuration does. */
+START_TEST(test_a_late_word_removes_nobody)
+{
+    struct group_node *leader, *joins;
+    raft_index changed;
+
+    group_all_up();
+    leader = group_wait_leader(3000);
+    joins = group_other(leader, NULL);
+    changed = long_log(leader, joins);
+    begin_to_fill(leader, joins);
+    hear_sole(leader, joins, changed - 1);
+    ck_assert_int_eq(joins->replica.phase, REPLICA_MUTE);
+    fills_up(joins);
+    hear_sole(leader, joins, changed - 1);
+    ck_assert_int_eq(joins->replica.phase, REPLICA_RUNNING);
+    hear_sole(leader, joins, changed + 1);
+    ck_assert_int_eq(joins->replica.phase, REPLICA_REMOVED);
+}
+END_TEST
+
+static bool no_results(uint64_t from, uint64_t to, const struct peer_message *message)
+{
+    (void)from;
+    return to != filled || message->type != PEER_FETCH_RESULT;
+}
+
+/* Killed with a log that ends with the change that made it a member, and does not say that this is committed. */
+START_TEST(test_a_late_word_after_a_restart)
+{
+    struct group_node *leader, *joins;
+    raft_index changed;
+
+    group_all_up();
+    leader = group_wait_leader(3000);
+    joins = group_other(leader, NULL);
+    group_must_send(leader, 0);
+    must_change(leader, DLEDGER_MEMBER_DEMOTE, joins);
+    changed = request.index + 1;
+    group_steps(1500);
+    group_kill(joins);
+    group_wipe(joins);
+    group_up(joins);
+    told_of(leader, joins, changed + 100); /* does not begin before it has that */
+    group_steps(200);
+    ck_assert_uint_eq(raft_driver_last(&joins->replica.driver), changed);
+    filled = joins->id;
+    group.passes = no_results;
+    group_kill(joins);
+    group_up(joins);
+    group_steps(100);
+    ck_assert_int_eq(joins->replica.phase, REPLICA_MUTE);
+    ck_assert_uint_lt(joins->replica.configuration_index, changed);
+    hear_sole(leader, joins, changed - 1);
+    ck_assert_int_eq(joins->replica.phase, REPLICA_MUTE);
+    fills_up(joins);
+}
+END_TEST
+
+/* Who leads without knowing that it has a successor may not have the change that made a node a member: the node would take that log for one it was removed from. */
+START_TEST(test_fills_up_to_what_it_was_told)
+{
+    struct group_node *leader, *joins;
+    raft_index told;
+
+    group_all_up();
+    leader = group_wait_leader(3000);
+    joins = group_other(leader, NULL);
+    long_log(leader, joins);
+    group_kill(joins);
+    group_wipe(joins);
+    filled = joins->id;
+    runs = 1; /* none yet */
+    group.passes = one_run;
+    group_up(joins);
+    told = raft_driver_last(&leader->replica.driver) + 20;
+    told_of(leader, joins, told);
+    group.passes = NULL;
+    group_steps(1000);
+    ck_assert_int_eq(joins->replica.phase, REPLICA_MUTE);
+    ck_assert_uint_eq(raft_driver_last(&joins->replica.driver), raft_driver_last(&leader->replica.driver));
+    while (raft_driver_last(&leader->replica.driver) < told)
+        group_must_send(leader, 1);
+    fills_up(joins);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("replica_membership");
@@ -341,6 +506,9 @@ int main(void)
     tcase_add_test(tcase, test_refusals);
     tcase_add_test(tcase, test_votes_before_it_knows);
     tcase_add_test(tcase, test_barrier_before_a_change);
+    tcase_add_test(tcase, test_a_late_word_removes_nobody);
+    tcase_add_test(tcase, test_a_late_word_after_a_restart);
+    tcase_add_test(tcase, test_fills_up_to_what_it_was_told);
     tcase_add_loop_test(tcase, test_kill_at_each_step_of_a_change, 0, 4);
     tcase_add_loop_test(tcase, test_chance_of_changes_loses_nothing, 0, 10);
     suite_add_tcase(suite, tcase);
