@@ -247,13 +247,9 @@ int ledger_truncate(struct ledger *ledger, uint64_t first_removed)
     uint64_t new_end = 0, new_term = 0;
     uint32_t new_chain = 0;
     if (first_removed > 0) {
-        struct ledger_entry last;
-        const uint8_t *bytes = ledger_entry(ledger, first_removed - 1, &last);
-        if (bytes == NULL) /* damaged, and to be the last one: the next start fetches it */
+        if (!ledger_end_of(ledger, first_removed - 1, &new_end, &new_chain)) /* damaged, and to be the last one: the next start fetches it */
             return ledger_fail(ledger, -EIO, "cut of", NULL, 0);
-        new_end = last.position + ledger_entry_size(&last);
-        new_term = last.term;
-        new_chain = last.chain_crc;
+        new_term = ledger_term_of(ledger, first_removed - 1);
     }
     struct mapped_file *file = mapped_file_queue_find(&ledger->data, new_end);
     assert(file != NULL);
@@ -305,6 +301,8 @@ int ledger_truncate(struct ledger *ledger, uint64_t first_removed)
         ledger->term_count--;
     if (ledger->index_verified_from > ledger->last_index + 1)
         ledger->index_verified_from = ledger->last_index + 1;
+    if (ledger->known_index > ledger->last_index)
+        ledger->known_index = -1;
     if (ledger->synced_index > ledger->last_index)
         ledger->synced_index = ledger->last_index;
     if (ledger->synced_position > new_end)
@@ -423,10 +421,15 @@ bool ledger_end_of(const struct ledger *ledger, uint64_t index, uint64_t *end_po
         return true;
     }
     struct ledger_entry entry;
-    if (ledger_entry(ledger, index, &entry) == NULL)
+    if (ledger_entry(ledger, index, &entry) != NULL) {
+        *end_position = entry.position + ledger_entry_size(&entry);
+        *chain = entry.chain_crc;
+        return true;
+    }
+    if ((int64_t)index != ledger->known_index || ledger->known_index < ledger->begin_index || ledger_hole_of(ledger, index) != NULL)
         return false;
-    *end_position = entry.position + ledger_entry_size(&entry);
-    *chain = entry.chain_crc;
+    *end_position = ledger->known_end;
+    *chain = ledger->known_chain;
     return true;
 }
 

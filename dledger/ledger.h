@@ -79,6 +79,10 @@ struct ledger {
     /* ---- private: index files ---- */
     uint64_t index_reserved_end;  /* bytes of the index files that have disk blocks */
     int64_t index_verified_from;  /* units from here on were checked or written in this run; older ones are checked against the entry when read */
+    /* ---- private: the checkpoint's entry, behind which this run began to look, -1 = none. Its unit may be lost, and damage before it hide its place ---- */
+    int64_t known_index;
+    uint64_t known_end;
+    uint32_t known_chain;
 };
 
 /* How an opening ended, for the log and for tests. */

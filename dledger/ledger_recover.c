@@ -648,6 +648,11 @@ static int recover(struct ledger *ledger, const struct checkpoint *checkpoint, b
     ledger->last_chain = walk.index < ledger->begin_index ? 0 : walk.chain;
     ledger->end_position = walk.end;
     ledger->index_verified_from = walk_from;
+    if (from_checkpoint) {
+        ledger->known_index = checkpoint->committed_index;
+        ledger->known_end = checkpoint->committed_end_position;
+        ledger->known_chain = checkpoint->committed_chain;
+    }
 
     bool index_usable = index_opened && (ledger->index.count == 0 || mapped_file_queue_begin(&ledger->index) <=
                                                                          (uint64_t)ledger->begin_index * LEDGER_INDEX_UNIT);
@@ -711,6 +716,7 @@ int ledger_open(struct ledger *ledger, struct env *env, const char *dir, uint64_
     ledger->zero_ahead = zero_ahead;
     ledger->last_index = -1;
     ledger->synced_index = -1;
+    ledger->known_index = -1;
     ledger->dir = strdup(dir);
     if (ledger->dir == NULL)
         return error_set(error, ERROR_NO_MEMORY, "open %s: out of memory", dir);

@@ -362,6 +362,39 @@ START_TEST(test_hole_after_reboot)
 }
 END_TEST
 
+/* Damage far before the checkpoint's entry, whose index unit is lost: where that entry ends stays known, so the next checkpoint says no less, and
+ * what follows can be cut. */
+START_TEST(test_damage_before_a_lost_unit)
+{
+    static const uint8_t none[32 * 21];
+    struct fixture *f = thirty_entries(true);
+    uint64_t position, term;
+    uint32_t size;
+    take_checkpoint(f, 20);
+    ck_assert_int_eq(f->checkpoint.committed_index, 20);
+    struct checkpoint before = f->checkpoint;
+    ck_assert(ledger_locate(&f->ledger, 7, &position, &size, &term));
+    close_ledger(f);
+    sim_env_put(&f->sim, DIR "/index/00000000000000000000", 0, none, sizeof none);
+    must_open(f);
+    sim_env_corrupt(&f->sim, segment_path(position / SEGMENT * SEGMENT), position % SEGMENT + 5, 1);
+    take_checkpoint(f, 20);
+    ck_assert_int_eq(f->checkpoint.committed_index, 20);
+    ck_assert_uint_eq(f->checkpoint.committed_end_position, before.committed_end_position);
+    ck_assert_uint_eq(f->checkpoint.committed_chain, before.committed_chain);
+    ck_assert_uint_eq(f->checkpoint.committed_term, before.committed_term);
+    ck_assert_int_eq(ledger_truncate(&f->ledger, 21), 0);
+    ck_assert_uint_eq(f->ledger.end_position, before.committed_end_position);
+    ck_assert_uint_eq(f->ledger.last_term, before.committed_term);
+    /* At the next start nothing of it is taken for an interrupted write. */
+    close_ledger(f);
+    must_open(f);
+    ck_assert_int_eq(f->ledger.last_index, 20);
+    ck_assert(!f->recovery.cut && !f->recovery.lost);
+    fixture_free(f);
+}
+END_TEST
+
 START_TEST(test_missing_files)
 {
     struct fixture *f = thirty_entries(true);
@@ -575,6 +608,7 @@ int main(void)
     tcase_add_test(tcase, test_damage_in_the_middle);
     tcase_add_test(tcase, test_damage_at_the_end);
     tcase_add_test(tcase, test_hole_after_reboot);
+    tcase_add_test(tcase, test_damage_before_a_lost_unit);
     tcase_add_test(tcase, test_missing_files);
     tcase_add_loop_test(tcase, test_lives, 0, 20);
     suite_add_tcase(suite, tcase);
