@@ -659,6 +659,9 @@ void checker_started(struct machine *machine)
         begins_to_forget(machine); /* and knows it */
         acknowledged = 0;
     }
+    /* What a damaged vote file no longer tells: a candidacy ended with the process that stood. */
+    if (machine->replica.votes.doubtful && machine->granted_to == machine->id)
+        machine->granted_term = 0;
     follow_log(machine);
     /* Whole, not only its newest entry. */
     for (uint64_t i = (uint64_t)machine->replica.ledger.begin_index + 1; i <= machine->log_last; i++) {

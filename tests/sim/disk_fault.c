@@ -110,7 +110,7 @@ static bool may_hit(struct machine *machine, const struct block *block)
             return false;
     }
     if (!is_log(block->path))
-        return machine->log_begin == 0 || strstr(block->path, "/metadata.") == NULL;
+        return (machine->log_begin == 0 && !world.trims) || strstr(block->path, "/metadata.") == NULL;
     uint64_t position = strtoull(strrchr(block->path, '/') + 1, NULL, 10) + block->offset;
     if (world.trims || !checker_entries_at(position, block->size, &damage.first, &damage.last) || damage.last > machine->vouched ||
         machine->forgetful || machine->outcast || machine->damaged_count == MACHINE_DAMAGED_MAX)

@@ -10,7 +10,8 @@
  *    it is mute until somebody leads.
  *  - Not the log in a group that deletes its beginning, nor an old copy of a disk there: the others may delete what one of them has not repaired yet, and
  *    then nobody has it any more.
- *  - Not the metadata snapshots of a member whose log's beginning was deleted: nothing else on its disk tells what was in it.
+ *  - Not the metadata snapshots in a group that deletes its log's beginning: nothing else on a disk tells what was in it then, and a member does not read its
+ *    snapshots again before it removes a segment.
  *  - Nothing of a group of one, which has nobody to ask.
  *  - Not queues and key index: they are as in RocketMQ, without checksums.
  */

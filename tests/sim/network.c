@@ -563,6 +563,9 @@ void network_calm(void)
             uint64_t at = world.now + 20 + chance(world.latency_us);
             if (connection->broken)
                 world_at(at, on_broken, 0, 0, connection, (uint64_t)end);
+            /* Whose other end went with its machine: an answer to a dial is waited for, or silence borne, for longer than an election takes. */
+            if (connection->silent[end])
+                world_at(at, on_keepalive, 0, 0, connection, (uint64_t)end);
             if (connection->last_arrival[end] <= at)
                 continue;
             for (struct wire *wire = connection->flying[end].head; wire != NULL; wire = wire->next) {

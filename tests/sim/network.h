@@ -36,7 +36,7 @@ void network_break(int a, int b);
 void network_delay(int a, int b, uint64_t us);
 /* world.cut changed. */
 void network_cuts_changed(void);
-/* The network works again: what is on its way late arrives as it should, ends of broken connections learn of it. */
+/* The network works again: what is on its way late arrives as it should, ends of broken and of half-open connections learn of it. */
 void network_calm(void);
 /* Frees everything. */
 void network_close(void);
