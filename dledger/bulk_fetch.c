@@ -30,7 +30,7 @@ static const struct {
     [BULK_IDLE] = {"idle", BIT(BULK_OPENING)},
     [BULK_OPENING] = {"opening", BIT(BULK_ASKING) | BIT(BULK_OPENING) | BIT(BULK_IDLE)},
     [BULK_ASKING] = {"asking", BIT(BULK_METADATA) | BIT(BULK_OPENING)},
-    [BULK_METADATA] = {"metadata", BIT(BULK_ENTRIES) | BIT(BULK_ASKING)},
+    [BULK_METADATA] = {"metadata", BIT(BULK_ENTRIES) | BIT(BULK_SYNCING) | BIT(BULK_ASKING) | BIT(BULK_OPENING)},
     [BULK_ENTRIES] = {"entries", BIT(BULK_SYNCING) | BIT(BULK_ASKING) | BIT(BULK_OPENING)},
     [BULK_SYNCING] = {"syncing", BIT(BULK_ENTRIES) | BIT(BULK_FINISHING) | BIT(BULK_OPENING)},
     [BULK_FINISHING] = {"finishing", BIT(BULK_COMPLETE) | BIT(BULK_OPENING) | BIT(BULK_FINISHING)},
@@ -349,6 +349,18 @@ static void begin_syncing(struct bulk_fetch *fetch)
 
 /* ---- pieces ---- */
 
+/* Goes on when all entries are here. */
+static bool take_end(struct bulk_fetch *fetch)
+{
+    if (fetch->staging.last_index < (int64_t)fetch->last)
+        return false;
+    if (fetch->staging.end_position != fetch->end_position)
+        start_over(fetch, "it ends elsewhere than the manifest says");
+    else
+        begin_syncing(fetch);
+    return true;
+}
+
 static void take_metadata(struct bulk_fetch *fetch, const struct peer_message *in, const uint8_t *body)
 {
     if (in->body_size == 0 || fetch->metadata.size + in->body_size > fetch->metadata_size)
@@ -369,7 +381,8 @@ static void take_metadata(struct bulk_fetch *fetch, const struct peer_message *i
         fetch->due_us += RETRY_US;
         return;
     }
-    enter(fetch, BULK_ENTRIES);
+    if (!take_end(fetch)) /* an earlier run can have fetched all of them */
+        enter(fetch, BULK_ENTRIES);
 }
 
 /* The chain before the first entry is gone with what was deleted: its header is held against the manifest instead. */
@@ -446,14 +459,8 @@ static void take_entries(struct bulk_fetch *fetch, const struct peer_message *in
     }
     pace(fetch, in->body_size);
     tell_progress(fetch);
-    if (fetch->staging.last_index >= (int64_t)fetch->last) {
-        if (fetch->staging.end_position != fetch->end_position)
-            start_over(fetch, "it ends elsewhere than the manifest says");
-        else
-            begin_syncing(fetch);
-    } else if (fetch->staging.end_position - fetch->staging.synced_position >= SYNC_BYTES) {
+    if (!take_end(fetch) && fetch->staging.end_position - fetch->staging.synced_position >= SYNC_BYTES)
         begin_syncing(fetch);
-    }
 }
 
 void bulk_fetch_piece(struct bulk_fetch *fetch, uint64_t from, const struct peer_message *in, const uint8_t *body)

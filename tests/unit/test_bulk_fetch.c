@@ -167,19 +167,26 @@ START_TEST(test_killed_on_the_way)
 }
 END_TEST
 
-/* The switch from the old log to the new one dies inside each of its calls, one after the other, with and without its machine (V9). */
-START_TEST(test_killed_in_the_switch)
+static struct group_node *fetch_up_to_the_mark(void)
 {
     struct group_node *node = leave_behind();
-    struct env *env = &node->sim.env;
-    struct error error;
-    bool installed = false, leftover;
     node->no_restart = true;
     group_up(node);
     for (int i = 0; i < 20000 && node->replica.fetch.state != BULK_COMPLETE; i++)
         group_step();
     ck_assert_int_eq(node->replica.fetch.state, BULK_COMPLETE);
     group_kill(node);
+    node->no_restart = false;
+    return node;
+}
+
+/* The switch from the old log to the new one dies inside each of its calls, one after the other, with and without its machine (V9). */
+START_TEST(test_killed_in_the_switch)
+{
+    struct group_node *node = fetch_up_to_the_mark();
+    struct env *env = &node->sim.env;
+    struct error error;
+    bool installed = false, leftover;
     for (uint64_t n = 1; !installed; n++) {
         sim_env_kill_at(&node->sim, SIM_CHANGES, _i < 2 ? n : 1 + sim_env_chance(&node->sim, 60));
         int rv = bulk_install(env, "/store", group_dir(node), &installed, &leftover, &error);
@@ -194,11 +201,27 @@ START_TEST(test_killed_in_the_switch)
         if (died && !marked(node))
             break; /* inside the last call: all was done */
     }
-    node->no_restart = false;
     group_up(node);
     ck_assert_int_gt(node->replica.ledger.begin_index, 0);
     expect_level(node);
     ck_assert_int_eq(node->restarts, 0);
+}
+END_TEST
+
+/* It dies when all entries are there and the mark is not, and nobody sends anything more. */
+START_TEST(test_killed_before_the_mark)
+{
+    struct group_node *node = fetch_up_to_the_mark();
+    char path[128];
+    snprintf(path, sizeof path, "%s/install/complete", group_dir(node));
+    sim_env_remove(&node->sim, path);
+    int64_t last = group_leader()->replica.ledger.last_index;
+    group_up(node);
+    for (int i = 0; i < 20000 && node->restarts == 0; i++)
+        group_step();
+    ck_assert_int_eq(node->restarts, 1);
+    ck_assert_int_eq(group_leader()->replica.ledger.last_index, last);
+    expect_level(node);
 }
 END_TEST
 
@@ -404,6 +427,7 @@ int main(void)
     tcase_add_test(tcase, test_lost_vote);
     tcase_add_loop_test(tcase, test_killed_on_the_way, 0, 12);
     tcase_add_loop_test(tcase, test_killed_in_the_switch, 0, 8);
+    tcase_add_test(tcase, test_killed_before_the_mark);
     tcase_add_test(tcase, test_leader_changes);
     tcase_add_loop_test(tcase, test_damaged_meanwhile, 0, 6);
     tcase_add_test(tcase, test_lossy);
