@@ -397,11 +397,14 @@ void raft_driver_move_trail(struct raft_driver *driver, raft_index index, struct
     struct raft_buffer buffer = {(void *)(uintptr_t)configuration.data, configuration.size};
     raft_index keep_from = (raft_index)driver->ledger->begin_index + 1;
 
-    if (!driver->started || driver->failed || driver->raft.snapshot.installing || index > driver->commit ||
-        index > driver->raft.last_stored || index <= trail->offset || index == trail->snapshot.index || raft_driver_term_of(driver, index) == 0)
+    if (!driver->started || driver->failed || driver->raft.snapshot.installing || index > driver->commit || index > driver->raft.last_stored)
         return;
     if (trail->offset + 1 >= keep_from && raft_last_index(&driver->raft) - trail->offset < (1ull << 30))
         return; /* nothing was deleted and the count is far from its 32 bits */
+    if (index == trail->snapshot.index)
+        index--; /* the core does not take the same one again, and deletions go on where nothing is appended */
+    if (index <= trail->offset || index < keep_from || raft_driver_term_of(driver, index) == 0)
+        return;
     if (index - keep_from + 1 > (1ull << 29))
         keep_from = index - (1ull << 29) + 1;
     event.snapshot.metadata.index = index;

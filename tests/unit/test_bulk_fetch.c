@@ -225,6 +225,29 @@ START_TEST(test_killed_before_the_mark)
 }
 END_TEST
 
+/* It falls behind again before it has gone on, and nobody sends anything more. */
+START_TEST(test_behind_again)
+{
+    struct group_node *node = fetch_up_to_the_mark();
+    struct env *env = &node->sim.env;
+    struct error error;
+    bool installed, leftover;
+    ck_assert_int_eq(bulk_install(env, "/store", group_dir(node), &installed, &leftover, &error), 0);
+    ck_assert(installed);
+    group_steps(31000); /* the leader lets go what it served */
+    send_many(SECOND);
+    trim(false);
+    struct group_node *leader = group_leader();
+    uint64_t term = leader->replica.votes.term;
+    group.fetch_bytes_per_second = 32u << 10;
+    group_up(node);
+    expect_level(node);
+    ck_assert_int_eq(node->restarts, 1);
+    ck_assert_ptr_eq(group_leader(), leader); /* what it answers meanwhile deposes nobody */
+    ck_assert_uint_eq(leader->replica.votes.term, term);
+}
+END_TEST
+
 /* L9: who has a part only is not elected. */
 START_TEST(test_leader_changes)
 {
@@ -428,6 +451,7 @@ int main(void)
     tcase_add_loop_test(tcase, test_killed_on_the_way, 0, 12);
     tcase_add_loop_test(tcase, test_killed_in_the_switch, 0, 8);
     tcase_add_test(tcase, test_killed_before_the_mark);
+    tcase_add_test(tcase, test_behind_again);
     tcase_add_test(tcase, test_leader_changes);
     tcase_add_loop_test(tcase, test_damaged_meanwhile, 0, 6);
     tcase_add_test(tcase, test_lossy);
