@@ -152,6 +152,10 @@ int bulk_install(struct env *env, const char *store_dir, const char *dir, bool *
     snprintf(install, sizeof install, "%.3000s/install", dir);
     snprintf(path, sizeof path, "%.3000s/cleared", install);
     if (!marked(env, install, "complete")) {
+        /* Of a switch that is done: with the next complete beside it, step 1 would be left out. */
+        rv = unlink_in(env, install, "cleared");
+        if (rv != 0)
+            return failed(error, dir, "removal of a mark", rv);
         *leftover = env->ops->list(env, install, see_one, NULL) == 1;
         return 0;
     }
