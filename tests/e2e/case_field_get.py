@@ -214,19 +214,20 @@ def g7_a_filter_that_matches_almost_nothing():
             put(connection, "T", body=b"last", properties="TAGS\x01B\x02n\x012")
             put(connection, "U", body=b"other")
             for fields in ({"subscription_text": "B"}, {"subscription_text": "n = 2", "expressionType": "SQL92"}):
-                offset, steps, worst = 0, 0, 0
+                offset, steps, times = 0, 0, []
                 while offset < count:
                     ext = {**remoting.pull_fields("T", 0, offset), "subscription": fields["subscription_text"], "expressionType": fields.get("expressionType", "TAG")}
                     opaque = connection.send(remoting.PULL, ext)
                     begin = time.monotonic()
                     check(pull(other, "U", 0, "*").code == 0, "another pull")
-                    worst = max(worst, time.monotonic() - begin)
+                    times.append(time.monotonic() - begin)
                     answer = connection.answer(opaque)
                     step = int(answer.ext["nextBeginOffset"]) - offset
                     check(0 < step <= 801 and (answer.code == 20 or offset + step > count), f"at {offset}: {answer}")
                     offset, steps = offset + step, steps + 1
                 check(answer.code == 0 and [record.body for record in remoting.records(answer.body)] == [b"last"], f"the last: {answer}")
-                check(worst < 0.05 * remoting.PATIENCE, f"another pull took {worst * 1000:.0f} ms beside {fields}")
+                times.sort()
+                check(times[len(times) // 2] < 0.05 and times[-1] < 0.5 * remoting.PATIENCE, f"other pulls took {[int(t * 1000) for t in times]} ms beside {fields}")
         return f"{count} messages, {steps} pulls"
 
 

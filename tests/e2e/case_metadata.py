@@ -424,7 +424,7 @@ def members_are_told_of_changes_at_once():
                 told("it came back", lambda: heart_beat(second, "2.2.2.2@2", "g"))  # pylint: disable=cell-var-from-loop
                 told("its connection closed", second.close)
             took.sort()
-            check(took[len(took) * 9 // 10] < 100, f"told after {[round(ms) for ms in took]} ms")
+            check(took[len(took) // 2] < 100 and took[len(took) * 9 // 10] < 100 * remoting.PATIENCE, f"told after {[round(ms) for ms in took]} ms")
             check(first.request(UPDATE_GROUP, None, b'{"groupName":"g","notifyConsumerIdsChangedEnable":false}').code == 0, "200")
             raw_requests(first)
             with remoting.Connection(address) as second:

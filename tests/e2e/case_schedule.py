@@ -93,7 +93,8 @@ def delay_is_kept_when_idle():
                 check(len(due) == len(found), f"{len(due)} units, {len(found)} messages")
             check(min(late) >= 0, f"{-min(late)} ms early")
             late.sort()
-            check(late[len(late) * 9 // 10] <= 200, f"late by {late} ms")
+            # One stop of the machine may hit several of them, and not half; what looks once a second is late by half a second.
+            check(late[len(late) // 2] <= 200 and late[len(late) * 9 // 10] <= 200 * remoting.PATIENCE, f"late by {late} ms")
         return f"at most {late[-1]} ms late, half of them at most {late[len(late) // 2]} ms"
 
 
