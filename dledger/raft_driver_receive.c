@@ -163,6 +163,7 @@ static void receive_append_result(struct raft_driver *driver, struct raft_messag
         out.append.previous_index = result->last_log_index;
         out.append.previous_term = raft_driver_term_of(driver, result->last_log_index);
         out.append.commit = driver->commit < result->last_log_index ? driver->commit : result->last_log_index;
+        out.append.stamp = raft_driver_stamp(driver);
         driver->io.send(driver->io.context, message->server_id, &out, NULL, 0);
     }
     if (result->rejected > 0 && result->term == raft_current_term(&driver->raft) &&

@@ -65,6 +65,7 @@ static void put_on_wire(uint64_t from, uint64_t to, const struct peer_message *m
 static void io_send(void *context, uint64_t to, struct peer_message *message, const uint8_t *run, size_t size)
 {
     struct group_node *node = context;
+    ck_assert_msg(message->type != PEER_APPEND_ENTRIES || (uint32_t)message->append.stamp != 0, "an answer to it would promise more than was asked");
     if (group.nodes[to].up && !group.nodes[to].cut && !node->cut && (group.passes == NULL || group.passes(node->id, to, message)))
         put_on_wire(node->id, to, message, run, size);
 }
