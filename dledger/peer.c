@@ -21,6 +21,7 @@
 #define PROBE_MS 1000u
 #define KNOCK_MS 1000u
 #define YOUNG_MS 200u
+#define REFUSAL_AGAIN_MS 10000u /* between two lines in the log about strangers that are refused for the same reason */
 
 enum connection_mode { MODE_UNKNOWN, MODE_PEER, MODE_DLEDGER };
 
@@ -309,13 +310,19 @@ static void refuse(struct peer_connection *connection, const char *why)
             port = ntohs(((struct sockaddr_in6 *)&address)->sin6_port);
         }
     }
-    struct peer_link *link = link_of(connection->network, connection->member);
-    if (link == NULL || strncmp(link->refusal, why, sizeof link->refusal - 1) != 0)
+    struct peer_network *network = connection->network;
+    struct peer_link *link = link_of(network, connection->member);
+    char *told = link != NULL ? link->refusal : network->refusal;
+    bool again = strncmp(told, why, sizeof link->refusal - 1) == 0;
+    if (link == NULL && uv_now(network->loop) - network->refusal_ms > REFUSAL_AGAIN_MS)
+        again = false; /* of somebody else, maybe */
+    if (!again)
         LOG_ERROR("peer at %s:%d is refused: %s", text, port, why);
-    if (link != NULL) {
-        snprintf(link->refusal, sizeof link->refusal, "%s", why);
+    if (!again && link == NULL)
+        network->refusal_ms = uv_now(network->loop);
+    snprintf(told, sizeof link->refusal, "%s", why);
+    if (link != NULL)
         link->backoff_ms = DIAL_BACKOFF_MAX_MS;
-    }
     connection_close(connection);
 }
 

@@ -61,6 +61,8 @@ struct peer_network {
     unsigned open_handles;
     void (*closed)(void *argument);
     void *closed_argument;
+    char refusal[128]; /* last reason logged of those who are not known yet ... */
+    uint64_t refusal_ms; /* ... and when */
     uint64_t dropped_messages;
 };
 

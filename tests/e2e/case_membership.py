@@ -171,6 +171,43 @@ def a_node_dies_while_it_joins():
 
 
 @case
+def a_node_joins_while_a_member_stands_still():
+    """The member knows less of the group than the node was told already, and says so in the midst of its fetch: it is no less a member for that."""
+    with Grown(durability="B") as cluster:
+        cluster.create_topic("T", 4)
+        load = Load(cluster, "T", 4)
+        load.start()
+        wait_for("a log that takes a while to fetch", 60, lambda: len(load.acknowledged) > 12000)
+        for _ in range(2):
+            cluster.add(cluster.add_node())
+        node = cluster.add_node()
+        wait_for("the node to be told that it is none yet", 20, lambda: "this node is none yet" in cluster.output(node))
+        leader = cluster.leader()
+        pid = cluster.pid((leader + 1) % 3)
+        errors = []
+
+        def run():
+            try:
+                cluster.add(node)
+            except BaseException as error:  # pylint: disable=broad-except
+                errors.append(error)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            time.sleep(1)  # the node knocks there meanwhile
+            added = threading.Thread(target=run)
+            added.start()
+            wait_for("the node to be told that it is a member", 30, lambda: "this node is a member" in cluster.output(node))
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        added.join(120)
+        if errors:
+            raise errors[0]
+        check(sorted(cluster.members()) == ["n0", "n1", "n2", "n3"], cluster.members())
+        load.stop()
+        return f"{verify(cluster, load)} acknowledged"
+
+
+@case
 def l15_the_leader_is_removed():
     """L15: it answers, then hands over, then goes; it neither ends nor leads nor disturbs."""
     with Grown(nodes=3, durability="B") as cluster:
