@@ -257,7 +257,7 @@ static bool change_member(struct machine *machine, enum dledger_member_action ac
     for (int i = 1; i <= world.nodes; i++) {
         bool votes = checker_votes(i) && !(action == DLEDGER_MEMBER_DEMOTE && i == machine->id);
         voters += votes;
-        well += votes && !world.machines[i]->forgetful && !world.machines[i]->notes_damaged;
+        well += votes && !world.machines[i]->forgetful && !disk_fault_left(world.machines[i]);
     }
     if (action == DLEDGER_MEMBER_DEMOTE && well <= voters / 2)
         return false;

@@ -101,11 +101,11 @@ static bool may_hit(struct machine *machine, const struct block *block)
     struct machine_damage damage;
     if (!sim_env_at_rest(&machine->disk, block->path, block->offset, block->size))
         return false;
-    /* Where few vote, each of them may be needed: who has lost its notes is mute until somebody leads. */
-    if (!is_log(block->path) && world.changes_members) {
+    /* Where few vote, each of them may be needed: who has lost its notes, or is stopped before its log is mended, is mute until somebody leads. */
+    if (world.changes_members) {
         int voters = 0;
         for (int i = 1; i <= world.nodes; i++)
-            voters += i != machine->id && checker_votes(i) && !world.machines[i]->forgetful && !world.machines[i]->notes_damaged;
+            voters += i != machine->id && checker_votes(i) && !world.machines[i]->forgetful && !disk_fault_left(world.machines[i]);
         if (voters < checker_majority() || checker_change_open())
             return false;
     }

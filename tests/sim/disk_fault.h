@@ -6,8 +6,9 @@
  *    from one whose write a power cut interrupted, so it is cut (design: torn tail or damage).
  *  - An entry only while a majority has it whole and durable besides: more than a minority is never damaged at the same place, and neither a power cut nor
  *    a wiped directory on top takes the last copy.
- *  - Where votes are taken and given, the notes of a member (vote, checkpoint) only while a majority of those who vote has whole ones besides: without them
- *    it is mute until somebody leads.
+ *  - Where votes are taken and given, anything of a member only while a majority of those who vote is whole besides: without its notes (vote, checkpoint)
+ *    it is mute until somebody leads, and so it is when it stops before its log is mended, since its checkpoint then vouches only for what is before the
+ *    damage. With two that vote nobody leads then, although the data are there.
  *  - Not the log in a group that deletes its beginning, nor an old copy of a disk there: the others may delete what one of them has not repaired yet, and
  *    then nobody has it any more.
  *  - Not the metadata snapshots in a group that deletes its log's beginning: nothing else on a disk tells what was in it then, and a member does not read its
