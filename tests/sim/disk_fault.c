@@ -39,6 +39,15 @@ void disk_fault_forget(struct machine *machine)
     machine->damaged_count = 0;
     machine->notes_damaged = false;
     machine->vouched = 0;
+    machine->had_term = machine->had_last = 0;
+}
+
+/* Others know what it had before an old copy of its disk was put back: whoever meets it with less tells it, and it is mute from then on until all have been
+ * heard. */
+static bool has_what_it_had(const struct machine *machine)
+{
+    const struct replica *replica = &machine->replica;
+    return !replica->restart_wanted && !replica->checkpoint.forgot && replica->votes.term >= machine->had_term && machine->log_last >= machine->had_last;
 }
 
 static void forget_mended(struct machine *machine)
@@ -84,7 +93,8 @@ static bool votes_whole(struct machine *machine)
 
 bool disk_fault_left(struct machine *machine)
 {
-    if (machine->notes_damaged && machine_runs(machine) && machine->saves >= machine->notes_damaged_at + SAVES_OF_ALL_SLOTS && votes_whole(machine))
+    if (machine->notes_damaged && machine_runs(machine) && machine->saves >= machine->notes_damaged_at + SAVES_OF_ALL_SLOTS && votes_whole(machine) &&
+        has_what_it_had(machine))
         machine->notes_damaged = false;
     return machine->notes_damaged || disk_fault_log_left(machine);
 }

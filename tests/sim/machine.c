@@ -571,6 +571,13 @@ void machine_put_copy_back(struct machine *machine)
     machine->damaged_count = machine->old_damaged_count;
     machine->notes_damaged = true;
     machine->notes_damaged_at = machine->saves;
+    /* Whatever it told the others of: they run, and none of them is in an earlier term. */
+    machine->had_last = machine->log_last;
+    for (int i = 1; i <= world.nodes; i++) {
+        const struct machine *other = world.machines[i];
+        if (other != machine && other->replica.votes.term > machine->had_term)
+            machine->had_term = other->replica.votes.term;
+    }
     machine->disk.disk_bytes = 0;
     sim_env_put_back(&machine->disk, machine->old_copy);
     machine->disk.disk_bytes = room;

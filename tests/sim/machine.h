@@ -72,6 +72,7 @@ struct machine {
     uint32_t damaged_count;
     bool notes_damaged;       /* vote, checkpoint, or what is made again anyway */
     uint64_t notes_damaged_at; /* in saves */
+    uint64_t had_term, had_last; /* before an old copy of its disk was put back */
     uint64_t saves;           /* checkpoints that are durable */
     uint64_t vouched;         /* entries up to here are committed: a durable checkpoint says so */
     struct sim_copy *old_copy;
