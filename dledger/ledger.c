@@ -12,6 +12,7 @@
 
 #include "store/seeded_bug.h"
 
+#define WALK_BACK_MAX 256u   /* two pages of units: where a unit seems good, its entry is rather what is damaged, and many of them may be */
 #define TERMS_MAX (1u << 20) /* 16 MiB; an election per second for twelve days without a trim */
 
 int ledger_fail(struct ledger *ledger, int rv, const char *what, const struct mapped_file *file, uint64_t position)
@@ -213,22 +214,25 @@ int ledger_begin_at(struct ledger *ledger, uint64_t index, uint64_t position, st
     return 0;
 }
 
-uint64_t ledger_last_in_segment(const struct ledger *ledger, uint64_t first, uint64_t segment_end)
+bool ledger_last_in_segment(const struct ledger *ledger, uint64_t first, uint64_t segment_end, uint64_t *last, uint64_t *end)
 {
     uint64_t low = first, high = (uint64_t)ledger->last_index;
+    uint64_t position, term;
+    uint32_t size;
     while (low < high) {
         uint64_t middle = low + (high - low + 1) / 2;
-        uint64_t position;
-        uint32_t size;
-        uint64_t term;
-        bool found = ledger_locate(ledger, middle, &position, &size, &term);
-        assert(found);
+        if (!ledger_locate(ledger, middle, &position, &size, &term))
+            return false;
         if (position < segment_end)
             low = middle;
         else
             high = middle - 1;
     }
-    return low;
+    if (!ledger_locate(ledger, low, &position, &size, &term) || position >= segment_end)
+        return false;
+    *last = low;
+    *end = position + size;
+    return true;
 }
 
 /* The order makes every state that a kill can leave a valid log, maybe with a torn last entry: the segments behind go first, from the last one;
@@ -257,16 +261,13 @@ int ledger_truncate(struct ledger *ledger, uint64_t first_removed)
     uint64_t old_end = ledger->end_position;
     if (old_end > file_end) {
         /* The log goes on in later segments, so this one ends with a filler: behind its last entry, or at the cut itself. */
-        uint64_t position, term;
+        uint64_t position, last, term;
         uint32_t size;
-        old_end = new_end;
         bool holes = ledger->hole_count > 0 && ledger->holes[ledger->hole_count - 1].last >= first_removed;
-        if (holes)
+        if (!holes && ledger_locate(ledger, first_removed, &position, &size, &term) && position >= file_end)
+            old_end = new_end;
+        else if (holes || !ledger_last_in_segment(ledger, first_removed, file_end, &last, &old_end))
             old_end = file_end - LEDGER_BLANK_SIZE; /* where its last entry ends is not known */
-        else if (ledger_locate(ledger, first_removed, &position, &size, &term) && position < file_end) {
-            ledger_locate(ledger, ledger_last_in_segment(ledger, first_removed, file_end), &position, &size, &term);
-            old_end = position + size;
-        }
         old_end += LEDGER_BLANK_SIZE;
     }
 
@@ -324,9 +325,9 @@ static bool header_is(const struct ledger *ledger, uint64_t index, uint64_t posi
            position + ledger_entry_size(entry) <= ledger->end_position;
 }
 
-/* Index files are never synced: after a power cut a unit older than what recovery rewrote may be gone or old. The entry itself decides; a lost
- * unit is found again by walking the headers from the nearest good one before it. */
-static bool locate_checked(const struct ledger *ledger, uint64_t index, struct ledger_entry *entry)
+/* Index files are never synced: after a power cut a unit older than what recovery rewrote may be gone or old, and a disk may change any. The entry
+ * itself decides; a lost unit is found again by walking the headers from the nearest good one of back_max before it. */
+static bool locate_checked(const struct ledger *ledger, uint64_t index, uint64_t back_max, struct ledger_entry *entry)
 {
     const uint8_t *unit = ledger_index_unit(ledger, index);
     if (unit != NULL && header_is(ledger, index, load_u64(unit + 4), entry))
@@ -334,12 +335,12 @@ static bool locate_checked(const struct ledger *ledger, uint64_t index, struct l
     uint64_t from = index;
     uint64_t position = ledger->data.files[0]->start;
     bool found = false;
-    while (!found && from > (uint64_t)ledger->begin_index) {
+    while (!found && from > (uint64_t)ledger->begin_index && index - from < back_max) {
         from--;
         unit = ledger_index_unit(ledger, from);
         found = unit != NULL && header_is(ledger, from, load_u64(unit + 4), entry);
     }
-    if (!found && !header_is(ledger, from, position, entry))
+    if (!found && (from > (uint64_t)ledger->begin_index || !header_is(ledger, from, position, entry)))
         return false;
     while (from < index) {
         uint64_t end = entry->position + ledger_entry_size(entry);
@@ -358,20 +359,24 @@ bool ledger_locate(const struct ledger *ledger, uint64_t index, uint64_t *positi
         return false;
     if (ledger->hole_count > 0 && ledger_hole_of(ledger, index) != NULL)
         return false;
-    if ((int64_t)index < ledger->index_verified_from) {
-        struct ledger_entry entry;
-        if (!locate_checked(ledger, index, &entry))
-            return false;
+    /* Units of this run tell where a damaged entry lies. */
+    const uint8_t *unit = (int64_t)index < ledger->index_verified_from ? NULL : ledger_index_unit(ledger, index);
+    if (unit != NULL && (load_u32(unit) != LEDGER_ENTRY_MAGIC || load_u64(unit + 16) != index))
+        unit = NULL;
+    struct ledger_entry entry;
+    if (locate_checked(ledger, index, unit != NULL ? WALK_BACK_MAX : UINT64_MAX, &entry)) {
         *position = entry.position;
         *size = ledger_entry_size(&entry);
         *term = entry.term;
         return true;
     }
-    const uint8_t *unit = ledger_index_unit(ledger, index);
+    if (unit == NULL)
+        return false;
     *position = load_u64(unit + 4);
     *size = load_u32(unit + 12);
     *term = load_u64(unit + 24);
-    return true;
+    return *size >= LEDGER_ENTRY_HEADER_SIZE && *size <= LEDGER_ENTRY_SIZE_MAX && *position < ledger->end_position &&
+           *size <= ledger->end_position - *position;
 }
 
 const uint8_t *ledger_entry(const struct ledger *ledger, uint64_t index, struct ledger_entry *entry)

@@ -78,7 +78,7 @@ struct ledger {
     bool reserve_cancelled;           /* under reserve_lock */
     /* ---- private: index files ---- */
     uint64_t index_reserved_end;  /* bytes of the index files that have disk blocks */
-    int64_t index_verified_from;  /* units from here on were checked or written in this run; older ones are checked against the entry when read */
+    int64_t index_verified_from;  /* units from here on were checked or written in this run: where an entry is damaged they tell its place */
     /* ---- private: the checkpoint's entry, behind which this run began to look, -1 = none. Its unit may be lost, and damage before it hide its place ---- */
     int64_t known_index;
     uint64_t known_end;
@@ -124,7 +124,7 @@ int ledger_append(struct ledger *ledger, const uint8_t *run, size_t size, uint32
 /* Removes all entries from first_removed on. Writes a zero header at the cut and syncs. ERROR_IO: final. */
 int ledger_truncate(struct ledger *ledger, uint64_t first_removed);
 
-/* False when index is not retained. One mapped read of the index unit. */
+/* False when index is not retained, or damaged and its place unknown. Reads the index unit and the header it points to. */
 bool ledger_locate(const struct ledger *ledger, uint64_t index, uint64_t *position, uint32_t *size, uint64_t *term);
 /* The whole entry through the mapping (valid until the segment is removed), NULL when not retained. */
 const uint8_t *ledger_entry(const struct ledger *ledger, uint64_t index, struct ledger_entry *entry);

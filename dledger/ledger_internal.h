@@ -43,8 +43,8 @@ void ledger_cut_holes(struct ledger *ledger, uint64_t first_removed);
 void ledger_trim_holes(struct ledger *ledger, uint64_t position);
 /* Makes every segment that should be there whole again, with zeros for what is missing. */
 int ledger_complete_files(struct ledger *ledger, uint64_t segment_size, const struct checkpoint *checkpoint, struct error *error);
-/* Last index in the segment, which must hold one: entries first..last_index, first in that segment. */
-uint64_t ledger_last_in_segment(const struct ledger *ledger, uint64_t first, uint64_t segment_end);
+/* Last index before segment_end of entries first..last_index, of which the first is before it, and where that one ends. False: damage hides it. */
+bool ledger_last_in_segment(const struct ledger *ledger, uint64_t first, uint64_t segment_end, uint64_t *last, uint64_t *end);
 
 extern const uint8_t *const ledger_zeros; /* LEDGER_ZEROS_SIZE of them */
 #define LEDGER_ZEROS_SIZE (256u << 10)

@@ -327,12 +327,9 @@ bool ledger_sync_next(struct ledger *ledger, struct ledger_sync *sync)
     if (position < ledger->end_position) {
         /* More segments than one sync takes: it proves what ends before them. */
         uint64_t first = ledger->synced_index + 1 > ledger->begin_index ? (uint64_t)(ledger->synced_index + 1) : (uint64_t)ledger->begin_index;
-        uint64_t last_position, term;
-        uint32_t size;
-        uint64_t last = ledger_last_in_segment(ledger, first, position);
-        bool found = ledger_locate(ledger, last, &last_position, &size, &term);
-        assert(found && last_position < position);
-        sync->index = (int64_t)last;
+        uint64_t last, end;
+        /* Where damage hides it, no index is proved before the last sync. */
+        sync->index = ledger_last_in_segment(ledger, first, position, &last, &end) ? (int64_t)last : ledger->synced_index;
         /* Not the entry's end: its segment is done, filler and all. */
         sync->position = position;
     }

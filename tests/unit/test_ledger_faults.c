@@ -395,6 +395,81 @@ START_TEST(test_damage_before_a_lost_unit)
 }
 END_TEST
 
+/* A page of the index that is read again with other bytes, in a member that runs: entries are found without their units, the ones that were written in this
+ * run like older ones. */
+START_TEST(test_index_units_change)
+{
+    for (int class_b = 0; class_b < 2; class_b++) {
+        struct fixture *f = thirty_entries(class_b != 0);
+        uint8_t units[30 * 32], *unit;
+        uint64_t size;
+        memcpy(units, sim_env_bytes(&f->sim, DIR "/index/00000000000000000000", &size), sizeof units);
+        for (uint32_t i = 0; i < 30; i++) {
+            unit = units + i * 32ul;
+            switch (_i) {
+            case 0: /* never written */
+                memset(unit, 0, 32);
+                break;
+            case 1: /* something else */
+                memset(unit, 0xA5, 32);
+                break;
+            case 2: /* units of other entries */
+                store_u64(unit + 4, f->model.entries[(i + 1) % 30].position);
+                store_u32(unit + 12, f->model.entries[(i + 1) % 30].size);
+                store_u64(unit + 16, (i + 1) % 30);
+                break;
+            default: /* of an entry with this index that was cut */
+                store_u64(unit + 4, f->model.entries[i].position + (i % 2 == 0 ? 8 : SEGMENT));
+                store_u64(unit + 24, 1);
+                store_u32(unit + 12, 48);
+            }
+        }
+        sim_env_put(&f->sim, DIR "/index/00000000000000000000", 0, units, sizeof units);
+        must_equal(f);
+        take_checkpoint(f, 15);
+        ck_assert_int_eq(f->checkpoint.committed_index, 15);
+        ck_assert_int_eq(ledger_truncate(&f->ledger, 18), 0); /* segments go */
+        ledger_model_cut(&f->model, 18);
+        must_equal(f);
+        ck_assert_int_eq(append(f, 8, 7, 3000, 16, 5), 0);
+        must_equal(f);
+        sync_all(f);
+        close_ledger(f);
+        must_open(f);
+        must_equal(f);
+        ck_assert(!f->recovery.cut && !f->recovery.lost);
+        fixture_free(f);
+    }
+}
+END_TEST
+
+/* Unit and header of an entry are gone both: what asks where a segment's last entry is does without. */
+START_TEST(test_unit_and_header_change)
+{
+    static const uint8_t none[48];
+    for (int cut = 0; cut < 2; cut++) {
+        struct fixture *f = thirty_entries(false);
+        uint64_t end;
+        uint32_t chain;
+        ck_assert_int_eq(append(f, 12, 4, 9000, 20, 3), 0); /* a segment each, more than one sync takes */
+        for (size_t i = 30; i < 42; i++) {
+            uint64_t position = f->model.entries[i].position;
+            sim_env_put(&f->sim, segment_path(position / SEGMENT * SEGMENT), position % SEGMENT, none, sizeof none);
+            sim_env_put(&f->sim, DIR "/index/00000000000000000000", i * 32, none, 32);
+        }
+        if (cut == 0) {
+            ck_assert_int_eq(sync_all(f), 41);
+        } else {
+            ck_assert(ledger_end_of(&f->ledger, 25, &end, &chain));
+            ck_assert_int_eq(ledger_truncate(&f->ledger, 26), 0);
+            ledger_model_cut(&f->model, 26);
+            must_equal(f);
+        }
+        fixture_free(f);
+    }
+}
+END_TEST
+
 START_TEST(test_missing_files)
 {
     struct fixture *f = thirty_entries(true);
@@ -609,6 +684,8 @@ int main(void)
     tcase_add_test(tcase, test_damage_at_the_end);
     tcase_add_test(tcase, test_hole_after_reboot);
     tcase_add_test(tcase, test_damage_before_a_lost_unit);
+    tcase_add_loop_test(tcase, test_index_units_change, 0, 4);
+    tcase_add_test(tcase, test_unit_and_header_change);
     tcase_add_test(tcase, test_missing_files);
     tcase_add_loop_test(tcase, test_lives, 0, 20);
     suite_add_tcase(suite, tcase);
