@@ -10,8 +10,8 @@
 #include <uv.h>
 
 #include "broker/log.h"
-#include "broker/retention.h"
-#include "broker/schedule.h"
+#include "broker/service/retention.h"
+#include "broker/service/schedule.h"
 #include "dledger/dledger_commit_log.h"
 #include "proto/java_properties.h"
 #include "proto/topic_validator.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "broker/log.h"
-#include "broker/namesrv.h"
+#include "broker/namesrv/namesrv.h"
 
 #define CONFIG_FILE_MAX (1u << 20)
 #define LOG_FILE_BYTES (64u << 20)

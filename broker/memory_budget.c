@@ -1,13 +1,13 @@
 #include "broker/memory_budget.h"
 
 #include "broker/broker.h"
-#include "broker/cold_read.h"
-#include "broker/forward.h"
-#include "broker/listener.h"
-#include "broker/namesrv.h"
-#include "broker/pull_hold.h"
-#include "broker/send_answer.h"
-#include "broker/send_message_processor.h"
+#include "broker/namesrv/namesrv.h"
+#include "broker/processor/cold_read.h"
+#include "broker/processor/pull_hold.h"
+#include "broker/processor/send_answer.h"
+#include "broker/processor/send_message_processor.h"
+#include "broker/remoting/forward.h"
+#include "broker/remoting/listener.h"
 
 uint64_t memory_budget_used(const struct broker *broker)
 {

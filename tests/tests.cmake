@@ -25,7 +25,7 @@ file(GLOB SIM_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/sim/*.c)
 if(SIM_SOURCES)
   # All of the broker but what needs sockets: loop.c and commit_log.c define names of libuv and of dledger_commit_log.h, which come first.
   # Files with seeded bugs (store/seeded_bug.h) are compiled once more for it, and come before the libraries that hold them without.
-  file(GLOB SEEDED_CANDIDATES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/broker/*.c ${CMAKE_SOURCE_DIR}/dledger/*.c ${CMAKE_SOURCE_DIR}/store/*.c)
+  file(GLOB SEEDED_CANDIDATES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/broker/*.c ${CMAKE_SOURCE_DIR}/broker/*/*.c ${CMAKE_SOURCE_DIR}/dledger/*.c ${CMAKE_SOURCE_DIR}/store/*.c)
   set(SEEDED_SOURCES)
   foreach(FILE ${SEEDED_CANDIDATES})
     file(STRINGS ${FILE} SEEDED REGEX "#include \"(store/seeded_bug|dledger/raft_driver_internal)\\.h\"")

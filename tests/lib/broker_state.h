@@ -3,13 +3,13 @@
 #define LEDGERMQ_TESTS_LIB_BROKER_STATE_H
 
 #include "broker/broker.h"
-#include "broker/client_registry.h"
-#include "broker/consumer_offset.h"
-#include "broker/metadata.h"
-#include "broker/processor.h"
-#include "broker/queue_lock.h"
-#include "broker/subscription_group.h"
-#include "broker/topic_config.h"
+#include "broker/metadata/consumer_offset.h"
+#include "broker/metadata/metadata.h"
+#include "broker/metadata/queue_lock.h"
+#include "broker/metadata/subscription_group.h"
+#include "broker/metadata/topic_config.h"
+#include "broker/processor/processor.h"
+#include "broker/remoting/client_registry.h"
 
 #include "sim_env.h"
 

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "broker/broker_parts.h"
-#include "broker/consumer_offset.h"
-#include "broker/metadata.h"
+#include "broker/metadata/consumer_offset.h"
+#include "broker/metadata/metadata.h"
 #include "dledger/metadata_snapshot.h"
 #include "dledger/replica_internal.h"
 #include "tests/sim/disk_fault.h"

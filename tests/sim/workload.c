@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "broker/forward.h"
+#include "broker/remoting/forward.h"
 #include "proto/remoting_command.h"
 #include "proto/topic_validator.h"
 

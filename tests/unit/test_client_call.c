@@ -1,5 +1,5 @@
 /* Calls to clients: answers find their call by connection and opaque, deadlines in order, closed connections, the bound, the stop. */
-#include "broker/client_call.h"
+#include "broker/remoting/client_call.h"
 
 #include <check.h>
 #include <netinet/in.h>
@@ -11,9 +11,9 @@
 
 #include "../lib/sim_env.h"
 #include "broker/broker.h"
-#include "broker/connection.h"
 #include "broker/limits.h"
-#include "broker/listener.h"
+#include "broker/remoting/connection.h"
+#include "broker/remoting/listener.h"
 #include "proto/request_code.h"
 #include "store/log_sink.h"
 #include "tests/lib/run_suite.h"

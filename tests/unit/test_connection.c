@@ -10,9 +10,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "broker/connection.h"
 #include "broker/limits.h"
-#include "broker/listener.h"
+#include "broker/remoting/connection.h"
+#include "broker/remoting/listener.h"
 #include "proto/remoting_command.h"
 #include "store/log_sink.h"
 #include "store/mapped_file_queue.h"

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "broker/namesrv_config.h"
-#include "broker/namesrv_kv_config_manager.h"
+#include "broker/namesrv/namesrv_config.h"
+#include "broker/namesrv/namesrv_kv_config_manager.h"
 #include "tests/lib/run_suite.h"
 
 static char dir[64];

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "broker/limits.h"
-#include "broker/pull_hold.h"
+#include "broker/processor/pull_hold.h"
 #include "tests/lib/run_suite.h"
 
 struct waiter {

@@ -8,11 +8,11 @@
 #include <unistd.h>
 
 #include "broker/broker.h"
-#include "broker/listener.h"
-#include "broker/namesrv.h"
-#include "broker/order_topics.h"
-#include "broker/registrar.h"
-#include "broker/topic_config.h"
+#include "broker/metadata/order_topics.h"
+#include "broker/metadata/topic_config.h"
+#include "broker/namesrv/namesrv.h"
+#include "broker/namesrv/registrar.h"
+#include "broker/remoting/listener.h"
 #include "tests/lib/fake_server.h"
 #include "tests/lib/run_suite.h"
 

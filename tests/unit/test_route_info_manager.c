@@ -2,7 +2,7 @@
 #include <check.h>
 #include <stdio.h>
 
-#include "broker/namesrv_route_info_manager.h"
+#include "broker/namesrv/namesrv_route_info_manager.h"
 #include "proto/topic_route_data.h"
 #include "tests/lib/run_suite.h"
 

@@ -2,7 +2,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "broker/schedule.h"
+#include "broker/service/schedule.h"
 #include "tests/lib/run_suite.h"
 
 static int64_t level_ms[LIMIT_DELAY_LEVELS + 1];

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "broker/send_properties.h"
+#include "broker/processor/send_properties.h"
 #include "proto/message.h"
 #include "tests/lib/run_suite.h"
 

@@ -4,7 +4,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "broker/transaction.h"
+#include "broker/service/transaction.h"
 #include "proto/topic_validator.h"
 #include "tests/lib/run_suite.h"
 

@@ -1,0 +1,139 @@
+/* A consistent copy of the log of a running group (985, 986), which the client writes: no request of anybody names a path on this machine, and the copy is
+ * on another disk at once.
+ *
+ *  1. 985 at the leader: an empty record is committed and applied. So whatever any leader acknowledged before is at or below what is applied here.
+ *  2. Its answer says where the copy ends, and holds the two small files that a fresh group needs to start with it.
+ *  3. 986 reads committed bytes up to there, a portion a request, on the pool; what is committed never changes, so they may come from later too.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "broker/broker.h"
+#include "broker/broker_stats.h"
+#include "broker/metadata/metadata.h"
+#include "broker/processor/cold_read.h"
+#include "broker/processor/message_append.h"
+#include "broker/processor/processor.h"
+#include "proto/request_code.h"
+#include "proto/response_code.h"
+
+#define READ_BYTES_MAX (1u << 20)
+#define BEGINS_AT_ONCE 16u
+
+static uint32_t begins; /* under way */
+
+static bool may_read(struct broker *broker, struct request *request)
+{
+    if (group_processor_from_member_host(broker, &request->peer))
+        return true;
+    reply_simple(broker, &request->reply_to, RESPONSE_NO_PERMISSION, "a backup holds everything, so it is given to members' machines only: run mqadmin there");
+    return false;
+}
+
+static void on_committed(struct broker *broker, void *context, int code)
+{
+    struct reply_to *to = context;
+    struct dledger_backup backup = {0};
+    struct remoting_writer writer;
+    struct error error;
+
+    begins--;
+    buffer_init(&backup.vote, 0);
+    buffer_init(&backup.checkpoint, 0);
+    if (code != 0) {
+        reply_simple(broker, to, RESPONSE_SERVICE_NOT_AVAILABLE, "%s", message_append_remark(broker, code));
+    } else if ((code = dledger_commit_log_backup(broker->log, &backup, &error)) != 0) {
+        reply_simple(broker, to, error_response_code(code), "%s", error.message);
+    } else if (reply_begin(broker, to, &writer, RESPONSE_SUCCESS, NULL)) {
+        remoting_writer_ext_i64(&writer, "endPosition", (int64_t)backup.end_position);
+        remoting_writer_ext_i64(&writer, "segmentSize", (int64_t)backup.segment_size);
+        remoting_writer_ext_i64(&writer, "lastIndex", backup.index);
+        remoting_writer_ext_i64(&writer, "voteSize", (int64_t)backup.vote.size);
+        remoting_writer_body(&writer);
+        buffer_append_slice(writer.out, buffer_slice(&backup.vote));
+        buffer_append_slice(writer.out, buffer_slice(&backup.checkpoint));
+        reply_end(broker, to, &writer);
+    }
+    buffer_close(&backup.vote);
+    buffer_close(&backup.checkpoint);
+    free(to);
+}
+
+static void begin_backup(struct broker *broker, struct request *request)
+{
+    Ledgermq__MetadataRecord nothing = LEDGERMQ__METADATA_RECORD__INIT;
+    struct reply_to *to;
+    int rv = ERROR_BUSY;
+
+    if (!may_read(broker, request))
+        return;
+    to = begins < BEGINS_AT_ONCE ? malloc(sizeof *to) : NULL;
+    if (to != NULL) {
+        *to = request->reply_to;
+        rv = metadata_submit(broker, &nothing, on_committed, to);
+    }
+    if (rv == 0) {
+        begins++;
+        return;
+    }
+    free(to);
+    reply_simple(broker, &request->reply_to, RESPONSE_SERVICE_NOT_AVAILABLE, "%s", message_append_remark(broker, rv));
+}
+
+struct backup_read {
+    struct cold_read read; /* first: on_read finds the rest by it */
+    struct reply_to reply_to;
+};
+
+static void on_read(struct broker *broker, struct cold_read *read, int code)
+{
+    struct backup_read *backup = (struct backup_read *)read;
+    struct remoting_writer writer;
+
+    if (code != 0) {
+        reply_simple(broker, &backup->reply_to, error_response_code(code), "%s", error_text(code));
+    } else if (reply_begin(broker, &backup->reply_to, &writer, RESPONSE_SUCCESS, NULL)) {
+        remoting_writer_body(&writer);
+        buffer_append(writer.out, read->bytes, read->size);
+        reply_end(broker, &backup->reply_to, &writer);
+    }
+    cold_read_free(read);
+    free(backup);
+}
+
+static void read_backup(struct broker *broker, struct request *request)
+{
+    int64_t position;
+    int32_t size;
+
+    if (!may_read(broker, request) || !request_i64(broker, request, "position", &position) || !request_i32(broker, request, "size", &size))
+        return;
+    if (position < 0 || size <= 0 || size > (int32_t)READ_BYTES_MAX) {
+        reply_simple(broker, &request->reply_to, RESPONSE_SYSTEM_ERROR, "position or size is out of range: 1 to %u bytes", READ_BYTES_MAX);
+        return;
+    }
+    struct backup_read *backup = calloc(1, sizeof *backup);
+    int rv = ERROR_NO_MEMORY;
+    if (backup != NULL) {
+        backup->reply_to = request->reply_to;
+        backup->read.kind = COLD_READ_QUERY;
+        backup->read.raw = true;
+        backup->read.count = 1;
+        backup->read.items[0].physical_offset = position;
+        backup->read.items[0].size = (uint32_t)size;
+        backup->read.done = on_read;
+        rv = cold_read_start(broker->cold_reads, &backup->read);
+    }
+    if (rv == 0)
+        return;
+    free(backup);
+    if (rv == ERROR_BUSY)
+        broker_stats_limit_hit(broker->stats, LIMIT_HIT_COLD_READS);
+    reply_simple(broker, &request->reply_to, RESPONSE_SERVICE_NOT_AVAILABLE, "limit reached: too many old messages are being read");
+}
+
+const struct processor_row backup_processor_rows[] = {
+    {REQUEST_BEGIN_BACKUP, "BEGIN_BACKUP", begin_backup, 0},
+    {REQUEST_READ_BACKUP, "READ_BACKUP", read_backup, PROCESSOR_BUFFERS},
+    {0, NULL, NULL, 0},
+};
