@@ -508,6 +508,8 @@ void chaos_begin(uint64_t until)
     memset(cut_generation, 0, sizeof cut_generation);
     for (int i = 0; i < CHAOS_KINDS; i++)
         enabled[i] = chance_of(kinds);
+    for (int i = 0; i < CHAOS_KINDS && world.options.kinds != 0; i++)
+        enabled[i] = world.options.kinds >> i & 1;
     gap_us = gaps[chance(4)];
     ends_at = until;
     world_at(world.now + chance(1 * SECOND), on_chaos, 0, 0, NULL, 0);

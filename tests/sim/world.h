@@ -85,6 +85,7 @@ struct world_options {
     unsigned seconds; /* of faults */
     int verbose;
     enum seeded_bug bug;
+    uint64_t kinds; /* of faults: 1 << enum chaos_kind each; 0: the seed decides */
     const bool *left_out; /* [WORLD_FAULTS_MAX] by number in the schedule; NULL = none */
 };
 
