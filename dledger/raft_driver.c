@@ -8,7 +8,8 @@
 #include "dledger/ledger_internal.h"
 
 #define ENTRIES_INITIAL 4096u
-#define VOTE_PATIENCE_MS 200u
+#define LATE_MS 10u
+#define READ_MS 5u
 
 int raft_driver_init(struct raft_driver *driver, struct env *env, struct ledger *ledger, struct vote_file *votes,
                      const struct raft_driver_io *io, const struct raft_driver_options *options, struct error *error)
@@ -258,10 +259,15 @@ void raft_driver_tick(struct raft_driver *driver)
             return;
         }
         driver->leader_tick_ms = now;
+    } else if (now > driver->timeout_ms + LATE_MS && !driver->read_first) {
+        driver->read_first = true;
+        driver->timeout_ms = now + READ_MS;
+        return;
     } else if (!raft_driver_barrier_fits(driver)) {
         driver->timeout_ms = now + driver->options.election_timeout_ms;
         return;
     }
+    driver->read_first = false;
     if (raft_state(raft) == RAFT_FOLLOWER && raft_role(raft) == RAFT_VOTER && raft_driver_voters(raft) == 1 &&
         raft_last_index(raft) == raft->last_stored && !raft->snapshot.installing && raft_driver_guarded(driver, GUARD_SOLE_VOTER)) {
         struct error error;
@@ -297,6 +303,11 @@ bool raft_driver_vote_refused(struct raft_driver *driver)
            driver->refused_term == raft_current_term(raft);
 }
 
+bool raft_driver_is_ahead_of(struct raft_driver *driver, const struct peer_message *request)
+{
+    return driver->started && !driver->failed && raft_driver_leader(driver) == 0 && raft_driver_compare_log(driver, request) > 0;
+}
+
 void raft_driver_hurry(struct raft_driver *driver, uint32_t delay_ms)
 {
     struct raft *raft = &driver->raft;
@@ -305,9 +316,12 @@ void raft_driver_hurry(struct raft_driver *driver, uint32_t delay_ms)
 
     if (!driver->started || driver->failed || raft_state(raft) == RAFT_LEADER || raft_role(raft) != RAFT_VOTER)
         return;
-    /* Votes are synced before they are answered: an election under way gets the time that slow disks need, unless it is lost. */
-    if (raft_state(raft) == RAFT_CANDIDATE && !raft->candidate_state.in_pre_vote && delay_ms < VOTE_PATIENCE_MS && !raft_driver_vote_refused(driver))
-        delay_ms = VOTE_PATIENCE_MS;
+    /* An election under way gets the time that slow disks need, unless it is lost: ours, and that of somebody else. */
+    if (raft_state(raft) == RAFT_CANDIDATE && !raft->candidate_state.in_pre_vote && delay_ms < RAFT_DRIVER_VOTE_PATIENCE_MS &&
+        !raft_driver_vote_refused(driver))
+        delay_ms = RAFT_DRIVER_VOTE_PATIENCE_MS;
+    if (now + delay_ms < driver->patient_ms)
+        delay_ms = (uint32_t)(driver->patient_ms - now);
     timeout = raft_state(raft) == RAFT_FOLLOWER ? raft->follower_state.randomized_election_timeout
                                                 : raft->candidate_state.randomized_election_timeout;
     if (driver->timeout_ms <= now + delay_ms || now + delay_ms < timeout)

@@ -80,6 +80,9 @@ struct raft_driver {
     uint64_t unsaved_leader; /* who leads in it, 0 = not heard */
     raft_term refused_term;   /* in which our candidacy was refused last */
     raft_time give_way_ms;    /* until then a member before us in the list has our word, and is let go first */
+    raft_time patient_ms;     /* until then another one that may win, with our vote or with a newer log, is not disturbed by a hurry */
+    uint64_t patient_with;
+    bool read_first;          /* our election timer ran out while we stood still: what came meanwhile is read before it counts */
     uint16_t capacity;      /* told to the others in results: RAFT_DRIVER_CAPACITY or a value below it */
     bool disk_high;         /* told too: as long as another one can lead, it should */
 
@@ -141,6 +144,8 @@ void raft_driver_apply_configuration(struct raft_driver *driver, raft_index inde
 void raft_driver_hurry(struct raft_driver *driver, uint32_t delay_ms);
 /* We stand for election and somebody refused his vote: this election is likely to end without a winner. */
 bool raft_driver_vote_refused(struct raft_driver *driver);
+/* Nobody leads that we know of, and this request for our vote comes from a member whose log lacks what ours has: it cannot win, we may. */
+bool raft_driver_is_ahead_of(struct raft_driver *driver, const struct peer_message *request);
 /* Entries below the trail need not be served any more; keeps memory and the trail's 32-bit count bounded. */
 void raft_driver_move_trail(struct raft_driver *driver, raft_index index, struct slice configuration, raft_index configuration_index);
 /* An AppendEntries without entries to every follower, so that they learn the commit index now. */

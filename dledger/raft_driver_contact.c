@@ -104,6 +104,8 @@ bool raft_driver_is_certain(struct raft_driver *driver)
 void raft_driver_peer_lost(struct raft_driver *driver, uint64_t id)
 {
     driver->promised_ms[id % SLOTS] = raft_driver_now(driver);
+    if (driver->patient_with == id)
+        driver->patient_ms = 0;
 }
 
 void raft_driver_look_for_majority(struct raft_driver *driver)

@@ -29,11 +29,15 @@ static inline raft_term raft_driver_term_of(const struct raft_driver *driver, ra
 
 /* Final: the first error is told. */
 void raft_driver_fail(struct raft_driver *driver, const struct error *error);
+/* How long an election may take before another one disturbs it: votes are synced before they are answered. */
+#define RAFT_DRIVER_VOTE_PATIENCE_MS 200u
 /* Runs the step and carries its update out. Libraft's code. */
 int raft_driver_step(struct raft_driver *driver, struct raft_event *event);
 enum raft_entry_type raft_driver_entry_type(uint8_t kind);
 /* Describes a checked run to the core; valid until the next call. NULL: no memory. */
 struct raft_entry *raft_driver_describe(struct raft_driver *driver, const uint8_t *run, uint32_t count);
+/* Whose log is newer, as votes see it: ours > 0, that of the member that asks for our vote < 0. */
+int raft_driver_compare_log(const struct raft_driver *driver, const struct peer_message *request);
 /* Whether there is room for the barrier that a winner appends. */
 bool raft_driver_barrier_fits(struct raft_driver *driver);
 bool raft_driver_configuration_at(struct raft_driver *driver, raft_index index, struct raft_buffer *buffer);

@@ -61,6 +61,7 @@ static void receive_append(struct raft_driver *driver, struct raft_message *mess
         return;
     }
     driver->heard_ms = raft_driver_now(driver);
+    driver->patient_ms = 0;
     if (previous < driver->commit && count > 0 && raft_driver_guarded(driver, GUARD_TRIM)) {
         /* A late duplicate: what is committed here is equal there, so cut that part off and anchor the rest at our commit index. */
         raft_index skip = driver->commit - previous;
@@ -185,7 +186,7 @@ static void receive_append_result(struct raft_driver *driver, struct raft_messag
 
 /* What a member knows of the group may be older than what the candidate knows: its vote may be the one that is needed (thesis, 4.1), and a core that refuses
  * it can leave a group of two without a leader for good. Whoever runs has its vote on its disk. */
-static void step_vote_request(struct raft_driver *driver, struct raft_message *message)
+static void answer_vote_request(struct raft_driver *driver, struct raft_message *message)
 {
     struct raft_configuration *configuration = &driver->raft.configuration;
     struct raft_server *self = NULL;
@@ -202,6 +203,38 @@ static void step_vote_request(struct raft_driver *driver, struct raft_message *m
     self->role = RAFT_VOTER;
     step_message(driver, message);
     self->role = role; /* no request for a vote changes the configuration */
+}
+
+int raft_driver_compare_log(const struct raft_driver *driver, const struct peer_message *request)
+{
+    raft_term term = driver->ledger->last_term;
+    raft_index last = raft_driver_last(driver);
+
+    if (term != request->vote.last_term)
+        return term > request->vote.last_term ? 1 : -1;
+    return (last > request->vote.last_index) - (last < request->vote.last_index);
+}
+
+static void step_vote_request(struct raft_driver *driver, struct raft_message *message, const struct peer_message *in)
+{
+    struct raft *raft = &driver->raft;
+    raft_term term = raft_current_term(raft);
+    raft_id voted_for = raft_voted_for(raft);
+    raft_time now = raft_driver_now(driver);
+
+    answer_vote_request(driver, message);
+    if (driver->failed || raft_state(raft) == RAFT_LEADER)
+        return;
+    if (raft_voted_for(raft) == message->server_id && (raft_current_term(raft) != term || voted_for != message->server_id)) {
+        driver->patient_ms = now + RAFT_DRIVER_VOTE_PATIENCE_MS;
+        driver->patient_with = message->server_id;
+    } else if (raft_state(raft) == RAFT_CANDIDATE && !raft->candidate_state.in_pre_vote && raft_driver_compare_log(driver, in) < 0) {
+        /* Without its vote we may never win, and each new term of ours would be one in which it has to begin anew. */
+        driver->patient_ms = now + RAFT_DRIVER_VOTE_PATIENCE_MS;
+        driver->patient_with = message->server_id;
+        raft->election_timer_start = now;
+        driver->timeout_ms = raft_timeout(raft);
+    }
 }
 
 static bool known_server(const struct raft *raft, uint64_t id)
@@ -287,7 +320,7 @@ void raft_driver_receive(struct raft_driver *driver, uint64_t from, const struct
             .disrupt_leader = (in->flags & PEER_VOTE_DISRUPT) != 0,
             .pre_vote = (in->flags & PEER_VOTE_PRE) != 0,
         };
-        step_vote_request(driver, &message);
+        step_vote_request(driver, &message, in);
         return;
     }
     case PEER_REQUEST_VOTE_RESULT: {
@@ -301,7 +334,7 @@ void raft_driver_receive(struct raft_driver *driver, uint64_t from, const struct
             driver->refused_term = in->vote_result.term;
         if (pre_vote && granted && raft_driver_now(driver) < driver->give_way_ms)
             return;
-        if (!known_server(raft, from) || (pre_vote && granted && in->vote_result.term > raft_current_term(raft) + 1))
+        if (!known_server(raft, from) || (pre_vote && granted && in->vote_result.term != raft_current_term(raft) + 1)) /* a late one is for another term */
             return;
         message.type = RAFT_REQUEST_VOTE_RESULT;
         message.request_vote_result = (struct raft_request_vote_result){

@@ -103,9 +103,11 @@ void replica_receive(struct replica *replica, uint64_t from, const struct peer_m
                 replica->peers[from - 1].seen_term = message->append_result.term;
         }
         raft_driver_receive(&replica->driver, from, message, body);
-        /* Who comes first in the list tries again first. */
+        /* Who comes first in the list tries again first; but before those who lack what others have, these try. */
         if (message->type == PEER_REQUEST_VOTE_RESULT && replica->hurry_until_us != 0 && raft_driver_vote_refused(&replica->driver))
-            raft_driver_hurry(&replica->driver, (uint32_t)(5 + 60 * (replica->id - 1)));
+            raft_driver_hurry(&replica->driver, (uint32_t)(20 + 60 * (replica->id - 1)));
+        else if (message->type == PEER_REQUEST_VOTE && raft_driver_is_ahead_of(&replica->driver, message))
+            raft_driver_hurry(&replica->driver, (uint32_t)(4 * (replica->id - 1)));
     }
 }
 
