@@ -464,7 +464,8 @@ static void put_raft(const struct broker_stats *stats, const struct broker_stats
     put(sink, "retentionLooks", "%llu", (unsigned long long)retention_counters(broker->retention)->looks);
     put(sink, "topicExpiries", "%llu", (unsigned long long)retention_counters(broker->retention)->expiries);
     put(sink, "messagesDeletedUnread", "%llu", (unsigned long long)retention_counters(broker->retention)->unread);
-    put(sink, "retentionHeldBack", "%s", retention_counters(broker->retention)->held_back);
+    const char *held_back = retention_counters(broker->retention)->held_back;
+    put(sink, "retentionHeldBack", "%s", held_back[0] != '\0' ? held_back : "nothing");
     put(sink, "raftDurability", "%s", state->durability == DURABILITY_B ? "B" : "A");
     put(sink, "raftUpSince", "%lld", (long long)state->up_since_ms);
     put(sink, "raftFdatasyncCount", "%llu", (unsigned long long)state->fdatasync_count);
