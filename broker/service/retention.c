@@ -287,9 +287,9 @@ static struct due find_due(struct broker *broker, const struct dledger_state *st
     while (size_max > 0 && due.position + segment <= last && (uint64_t)state->committed_position - due.position > size_max)
         due = (struct due){due.position + segment, "logBytesMax"};
     uint64_t old = asked || high || is_hour(broker) ? old_until(broker, due.position, last) : due.position;
-    old = heed_topics(broker, old, due.position, last);
-    if (old > due.position)
-        due = (struct due){old, "fileReservedTime"};
+    uint64_t heeded = heed_topics(broker, old, due.position, last);
+    if (heeded > due.position)
+        due = (struct due){heeded, heeded > old ? "reserve.time" : "fileReservedTime"};
     /* One segment a look, and the disk is asked again. */
     if (higher && broker->config.clean_file_forcibly_enable && due.position == begin && begin == (uint64_t)state->begin_position &&
         begin + segment <= last)
