@@ -350,7 +350,6 @@ int retention_look(struct retention *retention, bool asked)
         LOG_WARN("retention: the log cannot be trimmed to position %llu: %s", (unsigned long long)position, error_text(rv));
         return rv;
     }
-    retention->counters.trims++;
     retention->counters.unread += unread;
     LOG_INFO("retention: the log's beginning up to position %llu is to go (%s); groups had not read %llu messages of it", (unsigned long long)position,
              asked ? "asked for" : due.why, (unsigned long long)unread);

@@ -7,7 +7,6 @@
 #define LEDGERMQ_BROKER_SERVICE_RETENTION_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "proto/error.h"
@@ -17,9 +16,8 @@ struct retention;
 
 struct retention_counters {
     uint64_t looks;
-    uint64_t trims;          /* decisions of this process */
     uint64_t expiries;       /* records that say that messages of one topic have expired */
-    uint64_t unread;         /* messages deleted by them that a group had not read, counted once for each group */
+    uint64_t unread;         /* messages that were deleted, in either way, and that a group had not read, counted once for each group */
     char held_back[192];     /* why something that is due stays, "" = nothing does */
 };
 
