@@ -35,6 +35,11 @@ struct due {
     const char *why;
 };
 
+static uint64_t segment_begin(const struct broker *broker, uint64_t position)
+{
+    return position - position % (uint64_t)broker->config.mapped_file_size_commit_log;
+}
+
 bool retention_parse_hours(const char *text, uint32_t *hours)
 {
     *hours = 0;
@@ -250,7 +255,6 @@ static void note_first(void *argument, struct consume_queue *queue)
  * remains a segment goes before that. */
 static uint64_t heed_topics(struct broker *broker, uint64_t old, uint64_t begin, uint64_t last)
 {
-    uint64_t segment = (uint64_t)broker->config.mapped_file_size_commit_log;
     bool shorter = false;
 
     for (struct topic_entry *entry = next_own(broker->topics->entries); entry != NULL; entry = next_own(entry->hh.next)) {
@@ -262,14 +266,14 @@ static uint64_t heed_topics(struct broker *broker, uint64_t old, uint64_t begin,
             if (first < (int64_t)begin)
                 return begin;
             if ((uint64_t)first < old)
-                old = (uint64_t)first / segment * segment;
+                old = segment_begin(broker, (uint64_t)first);
         }
     }
     if (!shorter)
         return old;
     struct first_message first = {.position = INT64_MAX, .reads = FIRST_READS_MAX, .all_known = true};
     message_store_each_queue(&broker->store, note_first, &first);
-    uint64_t unused = first.position == INT64_MAX ? last : (uint64_t)first.position / segment * segment;
+    uint64_t unused = first.position == INT64_MAX ? last : segment_begin(broker, (uint64_t)first.position);
     if (unused > last)
         unused = last;
     return first.all_known && unused > old ? unused : old;
@@ -279,7 +283,7 @@ static struct due find_due(struct broker *broker, const struct dledger_state *st
 {
     uint64_t segment = (uint64_t)broker->config.mapped_file_size_commit_log;
     uint64_t begin = (uint64_t)state->trim_position;
-    uint64_t last = (uint64_t)state->committed_position / segment * segment; /* the segment of the newest entry stays */
+    uint64_t last = segment_begin(broker, (uint64_t)state->committed_position); /* the segment of the newest entry stays */
     uint64_t size_max = (uint64_t)broker->config.log_bytes_max;
     int percent = disk_level_percent(broker);
     bool high = percent > broker->config.disk_max_used_space_ratio, higher = percent > broker->config.disk_space_clean_forcibly_ratio;
@@ -310,7 +314,6 @@ static void tell_held_back(struct retention *retention, const char *text)
 int retention_look(struct retention *retention, bool asked)
 {
     struct broker *broker = retention->broker;
-    uint64_t segment = (uint64_t)broker->config.mapped_file_size_commit_log;
     struct dledger_state state;
     char held[sizeof retention->counters.held_back] = "";
     retention->counters.looks++;
@@ -328,8 +331,8 @@ int retention_look(struct retention *retention, bool asked)
     }
     const char *what = NULL;
     int64_t oldest = oldest_that_waits(broker, &what);
-    if (oldest != INT64_MAX && (uint64_t)oldest / segment * segment < position) {
-        position = (uint64_t)oldest / segment * segment;
+    if (oldest != INT64_MAX && segment_begin(broker, (uint64_t)oldest) < position) {
+        position = segment_begin(broker, (uint64_t)oldest);
         snprintf(held, sizeof held, "the log is kept from position %llu on, though more is due: %s lies there", (unsigned long long)position, what);
     }
     int member;
