@@ -3,10 +3,10 @@
  */
 #include "broker/namesrv/namesrv_config.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "broker/edit_distance.h"
 #include "broker/log.h"
 #include "proto/java_properties.h"
 #include "store/log_sink.h"
@@ -70,35 +70,13 @@ static const struct key_row *row_find(struct slice key)
     return NULL;
 }
 
-/* Edit distance, letters of either case alike; words are short, so one row of a fixed size will do. */
-static unsigned distance(struct slice a, const char *b)
-{
-    unsigned row[65];
-    size_t size = strlen(b);
-    if (a.size > 64 || size > 64)
-        return 64;
-    for (unsigned j = 0; j <= size; j++)
-        row[j] = j;
-    for (unsigned i = 1; i <= a.size; i++) {
-        unsigned corner = row[0];
-        row[0] = i;
-        for (unsigned j = 1; j <= size; j++) {
-            unsigned change = corner + (tolower(a.data[i - 1]) != tolower((unsigned char)b[j - 1]));
-            corner = row[j];
-            unsigned best = row[j] < row[j - 1] ? row[j] + 1 : row[j - 1] + 1;
-            row[j] = change < best ? change : best;
-        }
-    }
-    return row[size];
-}
-
 /* NULL when no key is near enough to have been meant. */
 static const char *nearest(struct slice key)
 {
     const char *best = NULL;
     unsigned least = (unsigned)key.size / 3 + 2;
     for (size_t i = 0; i < ROW_COUNT; i++) {
-        unsigned d = distance(key, rows[i].name);
+        unsigned d = edit_distance(key, rows[i].name);
         if (d < least) {
             least = d;
             best = rows[i].name;
