@@ -17,7 +17,6 @@
 #include "broker/metadata/group_queue_key.h"
 #include "broker/metadata/metadata.h"
 #include "broker/metadata/offset_reset.h"
-#include "proto/topic_validator.h"
 #include "store/log_sink.h"
 #include "store/seeded_bug.h"
 
@@ -108,8 +107,8 @@ int64_t consumer_offset_find(struct consumer_offset_table *table, struct slice g
 
 static bool in_range(struct slice group, struct slice topic, int32_t queue_id, int64_t offset)
 {
-    return group.size > 0 && group.size <= GROUP_QUEUE_NAME_MAX && topic.size > 0 && topic.size <= GROUP_QUEUE_NAME_MAX && queue_id >= 0 &&
-           (uint32_t)queue_id < CONSUMER_OFFSET_QUEUES_MAX && offset >= 0 && topic_or_group_is_legal(group) && topic_or_group_is_legal(topic);
+    return queue_id >= 0 && (uint32_t)queue_id < CONSUMER_OFFSET_QUEUES_MAX && offset >= 0 && group_queue_name_is_legal(group) &&
+           group_queue_name_is_legal(topic);
 }
 
 static struct consumer_offset_entry *entry_new(struct slice group, struct slice topic)

@@ -1,5 +1,12 @@
 #include "broker/metadata/group_queue_key.h"
 
+#include "proto/topic_validator.h"
+
+bool group_queue_name_is_legal(struct slice name)
+{
+    return name.size > 0 && name.size <= GROUP_QUEUE_NAME_MAX && topic_or_group_is_legal(name);
+}
+
 size_t group_queue_key(char out[GROUP_QUEUE_KEY_MAX], struct slice group, struct slice topic, int32_t queue_id)
 {
     char *at = out;

@@ -15,16 +15,10 @@
 #include "broker/metadata/group_queue_key.h"
 #include "broker/metadata/metadata.h"
 #include "broker/remoting/client_registry.h"
-#include "proto/topic_validator.h"
 #include "store/seeded_bug.h"
 
 #define CLIENT_ID_MAX_BYTES 1024u
 #define RELEASES_PER_RECORD 1024u /* x some 600 bytes at the worst */
-
-static bool name_is_legal(struct slice name)
-{
-    return name.size > 0 && name.size <= GROUP_QUEUE_NAME_MAX && topic_or_group_is_legal(name);
-}
 
 static struct queue_lock *lock_find(struct queue_lock_table *table, struct slice group, struct slice topic, int32_t queue_id)
 {
@@ -82,7 +76,7 @@ int queue_lock_put(struct queue_lock_table *table, struct slice group, struct sl
                    int64_t renewed_ms, uint64_t now_us)
 {
     int code = 0;
-    if (!name_is_legal(group) || !name_is_legal(topic))
+    if (!group_queue_name_is_legal(group) || !group_queue_name_is_legal(topic))
         return ERROR_INVALID;
     if (client_id.size == 0) {
         struct queue_lock *held = lock_find(table, group, topic, queue_id);
@@ -323,11 +317,11 @@ int queue_lock_try(struct broker *broker, struct slice group, struct slice clien
 {
     if (!metadata_leads(broker))
         return -ERROR_NOT_LEADER;
-    if (count > QUEUE_LOCK_BATCH_MAX || client_id.size == 0 || client_id.size > CLIENT_ID_MAX_BYTES || !name_is_legal(group))
+    if (count > QUEUE_LOCK_BATCH_MAX || client_id.size == 0 || client_id.size > CLIENT_ID_MAX_BYTES || !group_queue_name_is_legal(group))
         return -ERROR_INVALID;
     for (uint32_t i = 0; i < count; i++) {
         items[i].granted = false;
-        if (!name_is_legal(items[i].topic))
+        if (!group_queue_name_is_legal(items[i].topic))
             return -ERROR_INVALID;
     }
     struct proposal *proposal = proposal_new(count == 0 ? 1 : count);
@@ -377,12 +371,12 @@ int queue_lock_release(struct broker *broker, struct slice group, struct slice c
 {
     if (!metadata_leads(broker))
         return -ERROR_NOT_LEADER;
-    if (count > QUEUE_LOCK_BATCH_MAX || !name_is_legal(group))
+    if (count > QUEUE_LOCK_BATCH_MAX || !group_queue_name_is_legal(group))
         return -ERROR_INVALID;
     struct proposal *proposal = proposal_new(count == 0 ? 1 : count);
     int rv = proposal == NULL ? ERROR_NO_MEMORY : 0;
     for (uint32_t i = 0; rv == 0 && i < count; i++) {
-        struct queue_lock *lock = name_is_legal(items[i].topic) ? lock_find(broker->locks, group, items[i].topic, items[i].queue_id) : NULL;
+        struct queue_lock *lock = group_queue_name_is_legal(items[i].topic) ? lock_find(broker->locks, group, items[i].topic, items[i].queue_id) : NULL;
         if (lock != NULL && owns(lock, client_id))
             rv = proposal_add(proposal, lock, "", 0);
     }
@@ -396,7 +390,7 @@ int queue_lock_release(struct broker *broker, struct slice group, struct slice c
 
 void queue_lock_release_client(struct broker *broker, struct slice group, struct slice client_id)
 {
-    if (!metadata_leads(broker) || !name_is_legal(group))
+    if (!metadata_leads(broker) || !group_queue_name_is_legal(group))
         return;
     struct proposal *proposal = NULL;
     struct queue_lock *lock, *next;
