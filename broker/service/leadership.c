@@ -15,6 +15,11 @@ bool leadership_changed(struct leadership *leadership, const struct dledger_comm
     return true;
 }
 
+bool leadership_lasts(const struct leadership *leadership, uint64_t epoch)
+{
+    return leadership->leading && leadership->epoch == epoch;
+}
+
 void leadership_end(struct leadership *leadership)
 {
     leadership->leading = false;

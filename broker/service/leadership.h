@@ -17,6 +17,8 @@ struct leadership {
 /* After a change of role. True: another leadership has begun, or none is left, so what was under way counts no more. A leader that begins to accept once
  * more in its term is a new one: what it had gathered is lost. */
 bool leadership_changed(struct leadership *leadership, const struct dledger_commit_log *log);
+/* Does what was begun in that epoch still count? */
+bool leadership_lasts(const struct leadership *leadership, uint64_t epoch);
 /* The part stops: what is under way counts no more. */
 void leadership_end(struct leadership *leadership);
 

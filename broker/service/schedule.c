@@ -148,7 +148,7 @@ static void on_appended(struct append_entry_request *append)
         count_delivery(schedule->broker, delivery);
     /* Refused after it was gathered: it is certainly not in the log, so the level goes back to it. Whatever else failed may still commit, and the
      * next leader knows what did. */
-    if (append->code == ERROR_NO_SPACE && delivery->epoch == schedule->leadership.epoch && schedule->leadership.leading && !schedule->closed) {
+    if (append->code == ERROR_NO_SPACE && leadership_lasts(&schedule->leadership, delivery->epoch)) {
         struct schedule_level *level = &schedule->levels[delivery->level];
         int64_t retry_ms = env_now_ms(&schedule->broker->env) + RETRY_MS;
         if (level->next > delivery->offset)
@@ -268,7 +268,7 @@ static void on_read(struct broker *broker, struct cold_read *read, int code)
     struct schedule *schedule = job->schedule;
     struct schedule_level *level = &schedule->levels[job->level];
     (void)broker;
-    if (job->epoch == schedule->leadership.epoch && schedule->leadership.leading && !schedule->closed) {
+    if (leadership_lasts(&schedule->leadership, job->epoch)) {
         level->reading = false;
         size_t at = 0;
         for (uint32_t i = 0; i < read->count && code == 0; i++) {

@@ -355,7 +355,7 @@ static void step(struct check_job *job)
     struct transaction *transaction = job->transaction;
     struct broker *broker = transaction->broker;
     struct half *half = half_set_find(&broker->metadata->halves, job->offset);
-    if (job->epoch != transaction->leadership.epoch || !transaction->leadership.leading || transaction->closed || half == NULL || half->settling) {
+    if (!leadership_lasts(&transaction->leadership, job->epoch) || half == NULL || half->settling) {
         end_job(job);
         return;
     }
@@ -388,7 +388,7 @@ static void on_read(struct broker *broker, struct cold_read *read, int code)
     (void)broker;
     if (code == 0)
         step(job);
-    else if (code == ERROR_NOT_FOUND && job->epoch == job->transaction->leadership.epoch && job->transaction->leadership.leading)
+    else if (code == ERROR_NOT_FOUND && leadership_lasts(&job->transaction->leadership, job->epoch))
         drop(job, "it is no longer retained");
     else
         end_job(job);
