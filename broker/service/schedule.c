@@ -260,7 +260,6 @@ static int deliver(struct schedule *schedule, int level, int64_t offset, struct 
 /* ---- reading old records ---- */
 
 static void run(struct schedule *schedule);
-static void set_timer(struct schedule *schedule, int64_t due_ms, int64_t now_ms);
 
 static void on_read(struct broker *broker, struct cold_read *read, int code)
 {
@@ -281,16 +280,15 @@ static void on_read(struct broker *broker, struct cold_read *read, int code)
         if (code == ERROR_NOT_FOUND && skip_to(schedule, job->level, job->first_offset + 1) == 0) {
             LOG_WARN("delay level %d: message at offset %lld is discarded: it is no longer retained", job->level, (long long)job->first_offset);
             level->next++;
-        } else if (code != 0 && code != ERROR_NOT_FOUND) { /* damaged: it is being repaired */
+        }
+        if (code == 0 || code == ERROR_NOT_FOUND) {
+            run(schedule);
+        } else { /* damaged: it is being repaired */
             int64_t now_ms = env_now_ms(&schedule->broker->env);
             LOG_WARN("delay level %d: message at offset %lld waits: %s", job->level, (long long)job->first_offset, error_text(code));
             level->due_ms = now_ms + RETRY_MS;
             set_timer(schedule, level->due_ms, now_ms);
-            cold_read_free(read);
-            free(job);
-            return;
         }
-        run(schedule);
     }
     cold_read_free(read);
     free(job);
@@ -408,14 +406,13 @@ static void set_timer(struct schedule *schedule, int64_t due_ms, int64_t now_ms)
 static void run(struct schedule *schedule)
 {
     int64_t first_ms = INT64_MAX;
-    if (!schedule->leadership.leading || schedule->closed || !dledger_commit_log_accepting(schedule->broker->log)) {
-        if (schedule->leadership.leading && !schedule->closed) { /* the disk takes nothing for now */
-            int64_t later_ms = env_now_ms(&schedule->broker->env);
-            set_timer(schedule, later_ms + RETRY_MS, later_ms);
-        }
+    if (!schedule->leadership.leading || schedule->closed)
+        return;
+    int64_t now_ms = env_now_ms(&schedule->broker->env);
+    if (!dledger_commit_log_accepting(schedule->broker->log)) { /* the disk takes nothing for now */
+        set_timer(schedule, now_ms + RETRY_MS, now_ms);
         return;
     }
-    int64_t now_ms = env_now_ms(&schedule->broker->env);
     for (int i = 1; i <= (int)LIMIT_DELAY_LEVELS; i++) {
         run_level(schedule, i, now_ms);
         if (schedule->levels[i].due_ms < first_ms)
