@@ -318,7 +318,7 @@ void consumer_offset_commit(struct broker *broker, struct slice group, struct sl
     struct consumer_offset_table *table = broker->offsets;
     if (!in_range(group, topic, queue_id, offset) || is_stored(table, group, topic, queue_id, offset))
         return;
-    if (table->resets != NULL && offset_reset_overrules(&table->resets, group, topic, queue_id, offset, env_monotonic_us(&broker->env)))
+    if (offset_reset_overrules(&table->resets, group, topic, queue_id, offset, env_monotonic_us(&broker->env)))
         return;
     int rv = pending_put(table, group, topic, queue_id, offset, env_monotonic_us(&broker->env));
     if (rv == ERROR_BUSY) {
@@ -405,7 +405,7 @@ int consumer_offset_commit_wait(struct broker *broker, struct slice group, struc
         bool in_doubt = broker->log != NULL && dledger_commit_log_in_doubt(broker->log);
         if (!in_doubt && is_stored(table, group, topic, queue_id, offset))
             return ERROR_EXISTS;
-        if (table->resets != NULL && offset_reset_overrules(&table->resets, group, topic, queue_id, offset, env_monotonic_us(&broker->env)))
+        if (offset_reset_overrules(&table->resets, group, topic, queue_id, offset, env_monotonic_us(&broker->env)))
             return ERROR_EXISTS;
     }
     return put_and_wait(broker, group, topic, queue_id, offset, done, context);

@@ -496,7 +496,7 @@ static void snapshot_offsets(struct broker *broker, Ledgermq__MetadataSnapshot *
             message->group = text + entries[i]->topic.size + 1;
             message->queue_id = entries[i]->queues[q].queue_id;
             message->offset = entries[i]->queues[q].offset;
-            const struct offset_reset *reset = broker->offsets->resets == NULL ? NULL :
+            const struct offset_reset *reset =
                 offset_reset_logged(broker->offsets->resets, entries[i]->group, entries[i]->topic, message->queue_id);
             if (reset != NULL) {
                 message->held = true;
