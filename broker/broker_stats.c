@@ -8,19 +8,19 @@
 
 #include "broker/broker.h"
 #include "broker/broker_stats_manager.h"
+#include "broker/log.h"
+#include "broker/memory_budget.h"
+#include "broker/metadata/metadata.h"
+#include "broker/processor/cold_read.h"
+#include "broker/processor/pull_hold.h"
+#include "broker/processor/send_message_processor.h"
 #include "broker/remoting/client_call.h"
 #include "broker/remoting/client_registry.h"
-#include "broker/processor/cold_read.h"
-#include "broker/service/disk_level.h"
 #include "broker/remoting/forward.h"
 #include "broker/remoting/listener.h"
-#include "broker/memory_budget.h"
-#include "broker/log.h"
-#include "broker/metadata/metadata.h"
-#include "broker/processor/pull_hold.h"
+#include "broker/service/disk_level.h"
 #include "broker/service/retention.h"
 #include "broker/service/schedule.h"
-#include "broker/processor/send_message_processor.h"
 #include "broker/service/transaction.h"
 #include "proto/topic_validator.h"
 
@@ -461,11 +461,11 @@ static void put_raft(const struct broker_stats *stats, const struct broker_stats
     put(sink, "raftBeginPosition", "%lld", (long long)state->begin_position);
     put(sink, "raftTrimPosition", "%lld", (long long)state->trim_position);
     put(sink, "segmentsDeleted", "%llu", (unsigned long long)state->trimmed_segments);
-    put(sink, "retentionLooks", "%llu", (unsigned long long)retention_counters(broker->retention)->looks);
-    put(sink, "topicExpiries", "%llu", (unsigned long long)retention_counters(broker->retention)->expiries);
-    put(sink, "messagesDeletedUnread", "%llu", (unsigned long long)retention_counters(broker->retention)->unread);
-    const char *held_back = retention_counters(broker->retention)->held_back;
-    put(sink, "retentionHeldBack", "%s", held_back[0] != '\0' ? held_back : "nothing");
+    const struct retention_counters *retention = retention_counters(broker->retention);
+    put(sink, "retentionLooks", "%llu", (unsigned long long)retention->looks);
+    put(sink, "topicExpiries", "%llu", (unsigned long long)retention->expiries);
+    put(sink, "messagesDeletedUnread", "%llu", (unsigned long long)retention->unread);
+    put(sink, "retentionHeldBack", "%s", retention->held_back[0] != '\0' ? retention->held_back : "nothing");
     put(sink, "raftDurability", "%s", state->durability == DURABILITY_B ? "B" : "A");
     put(sink, "raftUpSince", "%lld", (long long)state->up_since_ms);
     put(sink, "raftFdatasyncCount", "%llu", (unsigned long long)state->fdatasync_count);
