@@ -278,21 +278,22 @@ static bool change_member(struct machine *machine, enum dledger_member_action ac
     return rv == 0;
 }
 
-/* False: it came to nothing. */
-static bool one_fault(enum chaos_kind kind, uint8_t *node)
+/* May come to nothing, or to something that is not counted, as a copy of a disk that is only made. */
+static void one_fault(enum chaos_kind kind, uint8_t *node)
 {
     struct machine *machine = any();
     struct machine *other = any();
     uint64_t until = for_a_while();
+    *node = (uint8_t)machine->id;
 
     /* Class A: when a majority lost power, members whose entries were lost have to be emptied. */
     if (world.trims && !world.class_b && (kind == CHAOS_POWER_ONE || kind == CHAOS_POWER_IN_CALL || kind == CHAOS_POWER_MINORITY ||
                                           kind == CHAOS_POWER_ALL || kind == CHAOS_STOP_THEN_POWER))
-        return false;
+        return;
     switch (kind) {
     case CHAOS_KILL:
         if (!machine->up)
-            return false;
+            return;
         machine_kill(machine);
         restart_later(machine);
         break;
@@ -316,7 +317,7 @@ static bool one_fault(enum chaos_kind kind, uint8_t *node)
     case CHAOS_STOP:
     case CHAOS_STOP_THEN_POWER:
         if (!machine->up)
-            return false;
+            return;
         machine->power_after_stop = kind == CHAOS_STOP_THEN_POWER;
         machine_stop(machine);
         break;
@@ -385,14 +386,14 @@ static bool one_fault(enum chaos_kind kind, uint8_t *node)
     case CHAOS_EIO: {
         unsigned calls[] = {SIM_WRITE, SIM_SYNC, SIM_WRITE | SIM_SYNC, SIM_CHANGES};
         if (!machine->up || machine->disk.fault.calls != 0)
-            return false;
+            return;
         machine->io_error_wanted = machine->keys_may_lack = true;
         sim_env_fail_at(&machine->disk, calls[chance(4)], 1 + chance_skewed(100), EIO, chance_of(500));
         break;
     }
     case CHAOS_WIPE:
         if (!may_wipe(machine))
-            return false;
+            return;
         machine_kill(machine);
         machine_wipe(machine);
         restart_later(machine);
@@ -402,15 +403,16 @@ static bool one_fault(enum chaos_kind kind, uint8_t *node)
             if (machine_runs(world.machines[i]) && raft_driver_leads(&world.machines[i]->replica.driver))
                 machine = world.machines[i];
         }
+        *node = (uint8_t)machine->id;
         if (!machine_runs(machine) || machine->paused || !raft_driver_leads(&machine->replica.driver) || machine == other)
-            return false;
+            return;
         machine_clock(machine);
         raft_driver_transfer(&machine->replica.driver, (uint64_t)other->id);
         machine_after(machine);
         break;
     case CHAOS_SNAPSHOT:
         if (!machine_runs(machine))
-            return false;
+            return;
         /* Both are due by size or time, which a short run never reaches. */
         if (chance_of(600))
             machine->replica.snapshot_position = machine->replica.applied_end + 1;
@@ -419,28 +421,30 @@ static bool one_fault(enum chaos_kind kind, uint8_t *node)
         break;
     case CHAOS_FLIP:
         if (world.nodes == 1 || !disk_fault_flip(machine))
-            return false;
+            return;
         break;
-    case CHAOS_STALE:
-    case CHAOS_MISDIRECTED: /* counted when it comes to something */
-        *node = (uint8_t)machine->id;
-        return world.nodes > 1 && (kind == CHAOS_STALE ? disk_fault_stale(machine) : disk_fault_misdirect(machine));
+    case CHAOS_STALE: /* these two are counted when they come to something */
+        if (world.nodes > 1)
+            disk_fault_stale(machine);
+        return;
+    case CHAOS_MISDIRECTED:
+        if (world.nodes > 1)
+            disk_fault_misdirect(machine);
+        return;
     case CHAOS_VOTE_TAKEN:
     case CHAOS_VOTE_GIVEN:
         if (!change_member(machine, kind == CHAOS_VOTE_TAKEN ? DLEDGER_MEMBER_DEMOTE : DLEDGER_MEMBER_PROMOTE))
-            return false;
+            return;
         break;
     case CHAOS_OLD_COPY:
         if (!old_copy(machine))
-            return false;
+            return;
         break;
     default:
-        return false;
+        return;
     }
     TRACE(2, machine->id, "chaos: %s", chaos_names[kind]);
     world.stats->chaos[kind]++;
-    *node = (uint8_t)machine->id;
-    return true;
 }
 
 /* Each fault has chance of its own, so that leaving one out changes none of the others. */
@@ -457,8 +461,8 @@ static void planned_fault(uint32_t number)
     for (int tries = 0; tries < 50; tries++) {
         enum chaos_kind kind = (enum chaos_kind)chance(CHAOS_KINDS);
         if (enabled[kind]) {
-            if (one_fault(kind, &fault->node))
-                fault->kind = (uint8_t)kind;
+            fault->kind = (uint8_t)kind; /* whatever comes of it, and also when the run ends within it */
+            one_fault(kind, &fault->node);
             break;
         }
     }

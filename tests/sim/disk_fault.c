@@ -235,14 +235,14 @@ static void on_block_back(const struct world_event *event)
     old->used = false;
 }
 
-static bool remember(struct machine *machine, bool misdirected)
+static void remember(struct machine *machine, bool misdirected)
 {
     struct remembered *old = remembered;
     uint64_t size;
     while (old < remembered + sizeof remembered / sizeof remembered[0] && old->used)
         old++;
     if (old == remembered + sizeof remembered / sizeof remembered[0] || !draw_block(machine, &old->block, true))
-        return false;
+        return;
     /* Most of the log is written once: before that the block held zeros. */
     if (is_log(old->block.path) && chance_of(600))
         memset(old->bytes, 0, old->block.size);
@@ -251,15 +251,14 @@ static bool remember(struct machine *machine, bool misdirected)
     old->used = true;
     old->misdirected = misdirected;
     world_at(world.now + chance_between(20 * MS, 3 * SECOND), on_block_back, machine->id, 0, old, 0);
-    return true;
 }
 
-bool disk_fault_stale(struct machine *machine)
+void disk_fault_stale(struct machine *machine)
 {
-    return remember(machine, false);
+    remember(machine, false);
 }
 
-bool disk_fault_misdirect(struct machine *machine)
+void disk_fault_misdirect(struct machine *machine)
 {
-    return remember(machine, true);
+    remember(machine, true);
 }

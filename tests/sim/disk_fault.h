@@ -25,10 +25,10 @@ void disk_fault_init(void);
 
 /* False: it came to nothing. */
 bool disk_fault_flip(struct machine *machine);
-/* A block is remembered now, and back some time later. */
-bool disk_fault_stale(struct machine *machine);
-/* What is written to a block from now on has gone to another one of the machine. */
-bool disk_fault_misdirect(struct machine *machine);
+/* A block is remembered now, and back some time later: counted then, if that changes anything. */
+void disk_fault_stale(struct machine *machine);
+/* What is written to a block from now on has gone to another one of the machine. Counted as above. */
+void disk_fault_misdirect(struct machine *machine);
 
 /* Entries that were damaged and are not whole again, or notes of vote and progress that are not: such a member may be mute, and needs the others. */
 bool disk_fault_left(struct machine *machine);

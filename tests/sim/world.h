@@ -74,7 +74,7 @@ struct world_schedule {
     uint32_t count; /* of faults that were planned */
     struct world_fault {
         uint64_t at;
-        uint8_t kind; /* CHAOS_KINDS: it came to nothing */
+        uint8_t kind; /* CHAOS_KINDS: none was tried */
         uint8_t node;
     } faults[WORLD_FAULTS_MAX];
 };
