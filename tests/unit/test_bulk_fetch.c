@@ -2,7 +2,6 @@
 #include <check.h>
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "dledger/replica_internal.h"
 #include "tests/lib/replica_group.h"
@@ -372,42 +371,6 @@ START_TEST(test_disk_error)
 }
 END_TEST
 
-struct copying {
-    struct env *from, *to;
-    const char *path;
-};
-
-static int copy_one(void *argument, const char *name, bool is_dir)
-{
-    const struct copying *copying = argument;
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s", copying->path, name);
-    struct copying inner = {copying->from, copying->to, path};
-    if (is_dir) {
-        ck_assert_int_eq(inner.to->ops->make_dir(inner.to, path), 0);
-        return inner.from->ops->list(inner.from, path, copy_one, &inner);
-    }
-    struct env_file *in, *out;
-    uint64_t size;
-    ck_assert_int_eq(env_open(inner.from, path, ENV_READ, &in), 0);
-    ck_assert_int_eq(env_open(inner.to, path, ENV_WRITE | ENV_CREATE, &out), 0);
-    ck_assert_int_eq(inner.from->ops->size(inner.from, in, &size), 0);
-    uint8_t *bytes = malloc(size + 1);
-    ck_assert_int_eq(env_read(inner.from, in, bytes, size, 0), (ssize_t)size);
-    ck_assert_int_eq(env_write(inner.to, out, bytes, size, 0), 0);
-    free(bytes);
-    env_close(inner.from, in);
-    env_close(inner.to, out);
-    return 0;
-}
-
-static void copy_disk(struct sim_env *to, struct sim_env *from)
-{
-    struct copying copying = {&from->env, &to->env, "/store"};
-    ck_assert_int_eq(to->env.ops->make_dir(&to->env, "/store"), 0);
-    ck_assert_int_eq(from->env.ops->list(&from->env, "/store", copy_one, &copying), 0);
-}
-
 /* The directory of a member is put back as it was some time ago: it voted and acknowledged since. */
 START_TEST(test_old_copy)
 {
@@ -417,9 +380,7 @@ START_TEST(test_old_copy)
     group_steps(1200);
     struct group_node *node = group_other(group_leader(), NULL);
     group_kill(node);
-    struct sim_env copy;
-    sim_env_init(&copy, 77, &node->clock);
-    copy_disk(&copy, &node->sim);
+    struct sim_copy *copy = sim_env_copy(&node->sim);
     group_up(node);
     group_steps(100);
     send_many(_i == 0 ? 300 : SECOND);
@@ -428,11 +389,8 @@ START_TEST(test_old_copy)
     group_kill(node);
     if (_i == 1)
         trim(false);
-    uint64_t boot = node->sim.boot_id;
-    group_wipe(node);
-    node->sim.boot_id = boot;
-    copy_disk(&node->sim, &copy);
-    sim_env_close(&copy);
+    sim_env_put_back(&node->sim, copy);
+    sim_env_copy_free(copy);
     group_up(node);
     ck_assert_int_eq(node->replica.phase, REPLICA_RUNNING); /* it does not know */
     for (int i = 0; i < 200 && node->restarts == 0; i++)
