@@ -255,15 +255,23 @@ START_TEST(test_behind_again)
 }
 END_TEST
 
+/* The member that lacks what is deleted, up, with so many entries of what it fetches. */
+static struct group_node *fetch_a_part(int count)
+{
+    struct group_node *node = leave_behind();
+    const struct bulk_fetch *fetch = &node->replica.fetch;
+    group.fetch_bytes_per_second = 1u << 20;
+    group_up(node);
+    for (int i = 0; i < 5000 && (fetch->state != BULK_ENTRIES || fetch->staging.last_index < fetch->staging.begin_index + count); i++)
+        group_step();
+    ck_assert_int_eq(fetch->state, BULK_ENTRIES);
+    return node;
+}
+
 /* L9: who has a part only is not elected. */
 START_TEST(test_leader_changes)
 {
-    struct group_node *node = leave_behind();
-    group.fetch_bytes_per_second = 1u << 20;
-    group_up(node);
-    for (int i = 0; i < 5000 && (node->replica.fetch.state != BULK_ENTRIES || node->replica.fetch.staging.last_index < node->replica.fetch.staging.begin_index + 50); i++)
-        group_step();
-    ck_assert_int_eq(node->replica.fetch.state, BULK_ENTRIES);
+    struct group_node *node = fetch_a_part(50);
     int64_t had = node->replica.fetch.staging.last_index;
     struct group_node *leader = group_leader();
     group_kill(leader);
@@ -279,11 +287,7 @@ END_TEST
 /* What was fetched and lies there is damaged before it counts. */
 START_TEST(test_damaged_meanwhile)
 {
-    struct group_node *node = leave_behind();
-    group.fetch_bytes_per_second = 1u << 20;
-    group_up(node);
-    for (int i = 0; i < 5000 && (node->replica.fetch.state != BULK_ENTRIES || node->replica.fetch.staging.last_index < node->replica.fetch.staging.begin_index + 100); i++)
-        group_step();
+    struct group_node *node = fetch_a_part(100);
     char path[160];
     snprintf(path, sizeof path, "%s/install/data/%020llu", group_dir(node), (unsigned long long)node->replica.fetch.first_position);
     group_kill(node);
