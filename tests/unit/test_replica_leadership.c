@@ -159,7 +159,6 @@ static bool without_timeout_now(uint64_t from, uint64_t to, const struct peer_me
     return message->type != PEER_TIMEOUT_NOW;
 }
 
-/* A try that fails is repeated no sooner than after half a minute. */
 /* A leader whose disk is nearly full goes on only when nobody else has more room. */
 START_TEST(test_nearly_full_disk)
 {
@@ -178,6 +177,7 @@ START_TEST(test_nearly_full_disk)
 }
 END_TEST
 
+/* A try that fails is repeated no sooner than after half a minute. */
 START_TEST(test_preferred_leader_is_tried_seldom)
 {
     struct group_node *leader;
