@@ -473,6 +473,24 @@ const char *group_dir(const struct group_node *node)
     return dirs[node->id - 1];
 }
 
+const char *group_file(const struct group_node *node, const char *name)
+{
+    static char path[128];
+    snprintf(path, sizeof path, "%s/%s", group_dir(node), name);
+    return path;
+}
+
+void group_save_vote(struct group_node *node, uint64_t term, uint64_t voted_for)
+{
+    struct vote_file votes;
+    struct error error;
+
+    ck_assert(!node->up);
+    ck_assert_int_eq(vote_file_open(&votes, &node->sim.env, group_file(node, "vote"), &error), 0);
+    ck_assert_int_eq(vote_file_save(&votes, term, voted_for, &error), 0);
+    vote_file_close(&votes);
+}
+
 int64_t group_messages(struct group_node *node)
 {
     int64_t sum = 0;

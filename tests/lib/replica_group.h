@@ -93,6 +93,10 @@ int group_send(struct group_node *node, struct group_send *send, int n);
 void group_must_send(struct group_node *node, int n);
 /* Where its ledger lies. */
 const char *group_dir(const struct group_node *node);
+/* A file in there, until the next call. */
+const char *group_file(const struct group_node *node, const char *name);
+/* What its vote file says from now on; the node must be down. */
+void group_save_vote(struct group_node *node, uint64_t term, uint64_t voted_for);
 /* All queues of a node hold so many messages together. */
 int64_t group_messages(struct group_node *node);
 

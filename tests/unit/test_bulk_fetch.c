@@ -103,9 +103,7 @@ static void expect_level(struct group_node *node)
 
 static bool marked(const struct group_node *node)
 {
-    char path[128];
-    snprintf(path, sizeof path, "%s/install/complete", group_dir(node));
-    return sim_env_exists(&node->sim, path);
+    return sim_env_exists(&node->sim, group_file(node, "install/complete"));
 }
 
 START_TEST(test_behind)
@@ -133,9 +131,7 @@ END_TEST
 START_TEST(test_lost_vote)
 {
     struct group_node *node = leave_behind();
-    char path[128];
-    snprintf(path, sizeof path, "%s/vote", group_dir(node));
-    sim_env_remove(&node->sim, path);
+    sim_env_remove(&node->sim, group_file(node, "vote"));
     group_up(node);
     ck_assert_int_eq(node->replica.phase, REPLICA_MUTE);
     expect_level(node);
@@ -211,9 +207,7 @@ END_TEST
 START_TEST(test_killed_before_the_mark)
 {
     struct group_node *node = fetch_up_to_the_mark();
-    char path[128];
-    snprintf(path, sizeof path, "%s/install/complete", group_dir(node));
-    sim_env_remove(&node->sim, path);
+    sim_env_remove(&node->sim, group_file(node, "install/complete"));
     int64_t last = group_leader()->replica.ledger.last_index;
     group_up(node);
     for (int i = 0; i < 20000 && node->restarts == 0; i++)
@@ -232,14 +226,11 @@ START_TEST(test_behind_again)
     struct env *env = &node->sim.env;
     struct error error;
     bool installed, leftover;
-    char path[128];
     ck_assert_int_eq(bulk_install(env, "/store", group_dir(node), &installed, &leftover, &error), 0);
     ck_assert(installed);
     if (_i == 1) {
-        snprintf(path, sizeof path, "%s/install", group_dir(node));
-        ck_assert_int_eq(env->ops->make_dir(env, path), 0);
-        snprintf(path, sizeof path, "%s/install/cleared", group_dir(node));
-        ck_assert_int_eq(bulk_install_mark(env, path, &error), 0);
+        ck_assert_int_eq(env->ops->make_dir(env, group_file(node, "install")), 0);
+        ck_assert_int_eq(bulk_install_mark(env, group_file(node, "install/cleared"), &error), 0);
     }
     group_steps(31000); /* the leader lets go what it served */
     send_many(SECOND);

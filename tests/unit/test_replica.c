@@ -1,6 +1,5 @@
 /* The replica: the path from reserve to answer, a lost leader, a follower that lags, a restart, a member that forgot. */
 #include <check.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "dledger/replica_internal.h"
@@ -431,9 +430,7 @@ START_TEST(test_idle)
         struct group_node *node = &group.nodes[i];
         static struct checkpoint found;
         struct error error;
-        char path[64];
-        snprintf(path, sizeof path, "%s/checkpoint", group_dir(node));
-        ck_assert_int_eq(checkpoint_load(&found, &node->sim.env, path, &error), 0);
+        ck_assert_int_eq(checkpoint_load(&found, &node->sim.env, group_file(node, "checkpoint"), &error), 0);
         ck_assert_uint_eq(found.dispatched_position, node->replica.ledger.end_position);
         ck_assert_uint_eq(found.synced_dispatched_position, node->replica.ledger.end_position);
         ck_assert_int_eq(found.committed_index, node->replica.ledger.last_index);

@@ -1,6 +1,5 @@
 /* Elections in bad networks: who may lead, for how long, and that somebody does. Ids are those of the failures known from the field (tests/cases.md). */
 #include <check.h>
-#include <stdio.h>
 
 #include "dledger/replica_internal.h"
 #include "tests/lib/replica_group.h"
@@ -325,18 +324,6 @@ START_TEST(e7_a_leader_that_hands_over)
 }
 END_TEST
 
-static void raise_term(struct group_node *node, raft_term term)
-{
-    struct vote_file votes;
-    struct error error;
-    char path[64];
-
-    snprintf(path, sizeof path, "%s/vote", group_dir(node));
-    ck_assert_int_eq(vote_file_open(&votes, &node->sim.env, path, &error), 0);
-    ck_assert_int_eq(vote_file_save(&votes, term, 0, &error), 0);
-    vote_file_close(&votes);
-}
-
 /* E11: terms that differ, the best log with the lowest one, and one member that does not hear, or is not heard by, another. There is a leader within ten
  * time-outs. _i: which way is lost (both ways in the upper half), and who knows later terms. */
 START_TEST(e11_mixed_terms_with_one_partly_cut_off)
@@ -355,8 +342,8 @@ START_TEST(e11_mixed_terms_with_one_partly_cut_off)
     a->cut = false;
     for (int i = 1; i <= GROUP_NODES; i++)
         group_kill(&group.nodes[i]);
-    raise_term(a, term + 7);
-    raise_term(b, term + 3);
+    group_save_vote(a, term + 7, 0);
+    group_save_vote(b, term + 3, 0);
     lost[way[0]][way[1]] = true;
     lost[way[1]][way[0]] = _i >= 6;
     group_all_up();

@@ -1,7 +1,6 @@
 /* Faults of which the simulator found that a replica answered them wrongly, each in the smallest group that shows it. */
 #include <check.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "dledger/replica_internal.h"
@@ -95,18 +94,12 @@ START_TEST(test_mute_with_later_term)
 {
     struct group_node *leader = start_group(DURABILITY_A);
     struct group_node *mute = group_other(leader, NULL);
-    struct vote_file votes;
-    struct error error;
-    char path[64];
 
     for (int i = 0; i < 5; i++)
         group_must_send(leader, i);
     raft_term later = term_of(leader) + 5;
     group_power_cut(mute);
-    snprintf(path, sizeof path, "%s/vote", group_dir(mute));
-    ck_assert_int_eq(vote_file_open(&votes, &mute->sim.env, path, &error), 0);
-    ck_assert_int_eq(vote_file_save(&votes, later, mute->id, &error), 0);
-    vote_file_close(&votes);
+    group_save_vote(mute, later, mute->id);
     group_up(mute);
     ck_assert_int_eq(mute->replica.phase, REPLICA_MUTE);
     group_steps(3000);
@@ -222,19 +215,19 @@ END_TEST
 START_TEST(test_power_cut_and_lost_vote)
 {
     struct group_node *leader = start_group(DURABILITY_A);
-    char path[64];
+    struct group_node *node = &group.nodes[1 + _i % GROUP_NODES];
+    const char *path = group_file(node, "vote");
 
     for (int i = 0; i < 5; i++)
         group_must_send(leader, i);
     group_steps(1500);
     for (int i = 1; i <= GROUP_NODES; i++)
         group_power_cut(&group.nodes[i]);
-    snprintf(path, sizeof path, "%s/vote", group_dir(&group.nodes[1 + _i % GROUP_NODES]));
     if (_i < GROUP_NODES) {
-        sim_env_remove(&group.nodes[1 + _i % GROUP_NODES].sim, path);
+        sim_env_remove(&node->sim, path);
     } else {
-        sim_env_corrupt(&group.nodes[1 + _i % GROUP_NODES].sim, path, 20, 4);
-        sim_env_corrupt(&group.nodes[1 + _i % GROUP_NODES].sim, path, 4096 + 20, 4);
+        sim_env_corrupt(&node->sim, path, 20, 4);
+        sim_env_corrupt(&node->sim, path, 4096 + 20, 4);
     }
     group_all_up();
     leader = group_wait_leader(5000);

@@ -177,11 +177,8 @@ START_TEST(test_stale_entries)
         group_kill(node);
     ck_assert(sim_env_at_rest(&node->sim, segment_of(node), from, to - from));
     sim_env_put(&node->sim, segment_of(node), from, old + from, to - from);
-    if (_i > 1) { /* behind what its checkpoint knows, too */
-        char path[64];
-        snprintf(path, sizeof path, "%s/checkpoint", group_dir(node));
-        sim_env_remove(&node->sim, path);
-    }
+    if (_i > 1) /* behind what its checkpoint knows, too */
+        sim_env_remove(&node->sim, group_file(node, "checkpoint"));
     if (_i > 0) {
         if (_i == 3) {
             sim_env_power_cut(&node->sim);
@@ -262,8 +259,7 @@ START_TEST(test_vote_files)
     fill_and_kill(true, false);
     for (int n = 1; n <= 1 + _i % 3; n++) {
         struct group_node *node = &group.nodes[n];
-        char path[64];
-        snprintf(path, sizeof path, "%s/vote", group_dir(node));
+        const char *path = group_file(node, "vote");
         if (_i / 3 == 0) {
             sim_env_remove(&node->sim, path);
         } else {
@@ -287,9 +283,8 @@ START_TEST(test_hints)
     for (int n = 1; n <= 3; n++) {
         struct group_node *node = &group.nodes[n];
         for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-            char path[64];
+            const char *path = group_file(node, names[i]);
             uint64_t size;
-            snprintf(path, sizeof path, "%s/%s", group_dir(node), names[i]);
             if (!sim_env_exists(&node->sim, path))
                 continue;
             sim_env_bytes(&node->sim, path, &size);

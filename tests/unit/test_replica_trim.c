@@ -156,11 +156,9 @@ START_TEST(a_lost_checkpoint)
     group_steps(6000);
     expect_begin(2 * GROUP_SEGMENT);
     for (int i = 1; i <= GROUP_NODES; i++) {
-        char path[128];
         struct group_node *node = &group.nodes[i];
         group_kill(node);
-        snprintf(path, sizeof path, "%s/checkpoint", group_dir(node));
-        sim_env_remove(&node->sim, path);
+        sim_env_remove(&node->sim, group_file(node, "checkpoint"));
     }
     group_all_up();
     group_wait_leader(3000);
