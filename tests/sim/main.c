@@ -38,15 +38,15 @@ static void print_stats(const struct world_stats *s)
 #define U(x) ((unsigned long long)(x))
     printf("%llu runs, %.0f s of virtual time, %llu events, %llu steps of members\n", U(s->runs), (double)s->virtual_us / 1e6, U(s->events),
            U(s->steps));
-    printf("calls %llu: acknowledged %llu, unknown %llu; refused %llu (%llu for want of room); metadata records %llu, raw entries %llu\n", U(s->sends),
-           U(s->acknowledged), U(s->unknown), U(s->refused), U(s->full_disk_refusals), U(s->metadata), U(s->raw));
+    printf("calls %llu: acknowledged %llu, unknown %llu; refused %llu; metadata records %llu, raw entries %llu\n", U(s->sends),
+           U(s->acknowledged), U(s->unknown), U(s->refused), U(s->metadata), U(s->raw));
     printf("decisions to delete the log's beginning %llu, segments deleted by all members %llu; bulk fetches %llu, old copies %llu\n", U(s->trims), U(s->trimmed),
            U(s->bulk_fetches), U(s->old_copies));
     printf("entries %llu, committed %llu, cut %llu; elections %llu; starts %llu (%llu failed); caught up again %llu; stopped for good %llu\n",
            U(s->entries), U(s->committed), U(s->cut_entries), U(s->elections), U(s->starts), U(s->start_failures), U(s->caught_up),
            U(s->failed_members));
-    printf("messages %llu, lost %llu, with a flipped bit %llu; connections %llu; power cuts %llu\n", U(s->messages), U(s->messages_lost),
-           U(s->bits_flipped), U(s->connections), U(s->power_cuts));
+    printf("messages %llu, lost %llu, with a flipped bit %llu; connections %llu; power cuts %llu (torn pages %llu, lost names %llu)\n", U(s->messages), U(s->messages_lost),
+           U(s->bits_flipped), U(s->connections), U(s->power_cuts), U(s->torn_pages), U(s->lost_names));
     printf("class A: a majority without power %llu times, acknowledged and lost thereby %llu; runs without a bare majority %llu, that wait for a person %llu\n",
            U(s->losses), U(s->excused), U(s->runs_without_bare_majority), U(s->runs_that_wait_for_a_person));
     printf("progress after faults, every half second:");

@@ -62,8 +62,8 @@ struct world_stats {
     uint64_t caught_up; /* members that had forgotten something and vote again */
     uint64_t losses;    /* class A: moments in which a majority had lost power */
     uint64_t excused;   /* acknowledged messages lost thereby */
-    uint64_t power_cuts, torn_pages, lost_names, late_messages, repaired_entries, full_disk_refusals, failed_members, commit_backwards, refused_runs, runs_without_bare_majority;
-    uint64_t runs_that_wait_for_a_person;
+    uint64_t power_cuts, torn_pages, lost_names, failed_members;
+    uint64_t runs_without_bare_majority, runs_that_wait_for_a_person;
     uint64_t progress[WORLD_PROGRESS_STEPS]; /* how often sends were acknowledged within so many half seconds after the faults, all members remembering */
     uint64_t chaos[CHAOS_KINDS];
 };
