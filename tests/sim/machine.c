@@ -3,19 +3,14 @@
 
 #include <assert.h>
 #include <bsd/sys/queue.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "broker/broker_parts.h"
-#include "broker/remoting/remoting_server.h"
-#include "broker/metadata/topic_config.h"
-#include "dledger/replica_internal.h"
-#include "proto/topic_validator.h"
-#include "broker/metadata/consumer_offset.h"
 #include "broker/metadata/metadata.h"
-#include "broker/metadata/queue_lock.h"
+#include "broker/remoting/remoting_server.h"
+#include "dledger/replica_internal.h"
 #include "store/index_service.h"
 #include "tests/sim/checker.h"
 #include "tests/sim/commit_log.h"
