@@ -88,6 +88,16 @@ static void start_child(struct child *child, uint64_t seed, uint64_t runs, time_
     exit(0);
 }
 
+static int wait_for(const struct child *child)
+{
+    int status;
+    if (waitpid(child->pid, &status, 0) != child->pid) {
+        perror("waitpid");
+        exit(2);
+    }
+    return status;
+}
+
 static void print_output(struct child *child)
 {
     char line[1024];
@@ -131,13 +141,9 @@ bool runs_one(const struct settings *settings, struct world_schedule *schedule, 
 {
     struct report *report = new_reports(1);
     struct child child = {.report = report};
-    int status;
 
     start_child(&child, settings->seed, 1, 0, settings);
-    if (waitpid(child.pid, &status, 0) != child.pid) {
-        perror("waitpid");
-        exit(2);
-    }
+    int status = wait_for(&child);
     if (status != 0)
         note_failure(&child, status, failure);
     *schedule = report->schedule;
@@ -164,7 +170,6 @@ static bool fails_alone(struct child *child, int *status, const struct settings 
 {
     uint64_t seed = child->seed + child->report->done;
     bool alone = child->report->done == 0;
-    pid_t pid = 0;
 
     child->seed = seed;
     if (alone || (WIFSIGNALED(*status) && WTERMSIG(*status) == SIGALRM))
@@ -172,11 +177,7 @@ static bool fails_alone(struct child *child, int *status, const struct settings 
     FILE *said = child->output;
     int first_status = *status;
     start_child(child, seed, 1, 0, settings);
-    pid = child->pid;
-    if (waitpid(pid, status, 0) != pid) {
-        perror("waitpid");
-        exit(2);
-    }
+    *status = wait_for(child);
     if (*status != 0) {
         if (said != NULL)
             fclose(said);
