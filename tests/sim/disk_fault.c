@@ -106,6 +106,12 @@ static bool is_log(const char *path)
     return strstr(path, "/data/") != NULL;
 }
 
+/* A segment is named by the position that it begins at. */
+static uint64_t segment_start(const char *path)
+{
+    return strtoull(strrchr(path, '/') + 1, NULL, 10);
+}
+
 static bool may_hit(struct machine *machine, const struct block *block)
 {
     struct machine_damage damage;
@@ -121,7 +127,7 @@ static bool may_hit(struct machine *machine, const struct block *block)
     }
     if (!is_log(block->path))
         return (machine->log_begin == 0 && !world.trims) || strstr(block->path, "/metadata.") == NULL;
-    uint64_t position = strtoull(strrchr(block->path, '/') + 1, NULL, 10) + block->offset;
+    uint64_t position = segment_start(block->path) + block->offset;
     if (world.trims || !checker_entries_at(position, block->size, &damage.first, &damage.last) || damage.last > machine->vouched ||
         machine->forgetful || machine->outcast || machine->damaged_count == MACHINE_DAMAGED_MAX)
         return false;
@@ -142,7 +148,7 @@ static void hit(struct machine *machine, const struct block *block, const uint8_
 {
     if (is_log(block->path)) {
         struct machine_damage *damage = &machine->damaged[machine->damaged_count++];
-        uint64_t position = strtoull(strrchr(block->path, '/') + 1, NULL, 10) + block->offset;
+        uint64_t position = segment_start(block->path) + block->offset;
         bool any = checker_entries_at(position, block->size, &damage->first, &damage->last);
         assert(any);
         TRACE(1, machine->id, "disk: %llu bytes at %llu of %s change, entries %llu to %llu", (unsigned long long)block->size,
@@ -176,7 +182,7 @@ static bool draw_block(struct machine *machine, struct block *block, bool tail)
     if (size < block->size)
         return false;
     if (is_log(path)) { /* what is filled of it */
-        uint64_t start = strtoull(strrchr(path, '/') + 1, NULL, 10), end = checker_end_position(machine->vouched);
+        uint64_t start = segment_start(path), end = checker_end_position(machine->vouched);
         if (tail && machine->up)
             end = machine->replica.ledger.end_position;
         size = end <= start ? 0 : end - start < size ? end - start : size;
