@@ -67,19 +67,14 @@ static enum fake_reaction route_script(struct fake_server *server, struct remoti
 
 static void keep_send(const struct remoting_command *request)
 {
-    int64_t number = 0;
-    struct slice topic = remoting_ext(request, "b"), properties = remoting_ext(request, "i");
     pthread_mutex_lock(&world.lock);
-    snprintf(world.topic, sizeof world.topic, "%.*s", (int)topic.size, (const char *)topic.data);
-    snprintf(world.properties, sizeof world.properties, "%.*s", (int)properties.size, (const char *)properties.data);
+    fake_keep_text(world.topic, sizeof world.topic, remoting_ext(request, "b"));
+    fake_keep_text(world.properties, sizeof world.properties, remoting_ext(request, "i"));
     world.body_size = request->body.size < sizeof world.body ? request->body.size : sizeof world.body;
     memcpy(world.body, request->body.data, world.body_size);
-    slice_to_i64(remoting_ext(request, "f"), &number);
-    world.sys_flag = (int)number;
-    slice_to_i64(remoting_ext(request, "e"), &number);
-    world.queue_id = (int)number;
-    slice_to_i64(remoting_ext(request, "h"), &number);
-    world.flag = (int)number;
+    world.sys_flag = (int)fake_number(request, "f");
+    world.queue_id = (int)fake_number(request, "e");
+    world.flag = (int)fake_number(request, "h");
     pthread_mutex_unlock(&world.lock);
 }
 
@@ -89,8 +84,7 @@ static enum fake_reaction broker_script(struct fake_server *server, struct remot
     switch (request->code) {
     case REQUEST_HEART_BEAT:
         pthread_mutex_lock(&world.lock);
-        snprintf(world.heartbeat, sizeof world.heartbeat, "%.*s", (int)request->body.size,
-                 (const char *)request->body.data);
+        fake_keep_text(world.heartbeat, sizeof world.heartbeat, request->body);
         world.heartbeats++;
         pthread_mutex_unlock(&world.lock);
         fake_answer(out, request, 0, NULL, slice_of(NULL, 0));

@@ -82,8 +82,7 @@ static enum fake_reaction broker_script(struct fake_server *server, struct remot
     if (request->code == REQUEST_HEART_BEAT || request->code == REQUEST_UNREGISTER_CLIENT) {
         pthread_mutex_lock(&world.lock);
         if (request->code == REQUEST_HEART_BEAT)
-            snprintf(world.heartbeat, sizeof world.heartbeat, "%.*s", (int)request->body.size,
-                     (const char *)request->body.data);
+            fake_keep_text(world.heartbeat, sizeof world.heartbeat, request->body);
         pthread_mutex_unlock(&world.lock);
         world.heartbeats += request->code == REQUEST_HEART_BEAT;
         fake_answer(out, request, 0, NULL, slice_of(NULL, 0));
