@@ -109,8 +109,7 @@ def full_leader_hands_over():
             load = Load(cluster, "T", 4, size=20000)
             load.start()
             wait_for("another leader", 90, lambda: cluster.leader_now() not in (0, None))
-            before = len(load.acknowledged)
-            wait_for("sends to go on", 15, lambda: len(load.acknowledged) > before + 100)
+            load.wait_for_more(100, seconds=15)
             os.unlink(ballast)
             load.stop()
             return f"{verify(cluster, load)} acknowledged"

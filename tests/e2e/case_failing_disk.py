@@ -6,25 +6,10 @@ import time
 import remoting
 from case_disk import MIB, SMALL_FILES, SmallDisk
 from case_membership import role_of
-from cluster import Cluster, Load, check, verify, wait_for
+from cluster import Cluster, begin_load, check, verify, wait_for
 from e2e import case
 from odd_cluster import OddCluster
 from odd_machine import READ_MS, SYNC_EIO, SYNC_MS, WRITE_ERROR
-
-
-def acknowledgements(load, count=200, seconds=20):
-    before = len(load.acknowledged)
-    wait_for("sends to go on", seconds, lambda: load.error or len(load.acknowledged) > before + count)
-    if load.error:
-        raise load.error
-
-
-def begin(cluster, **more):
-    cluster.create_topic("T", 4)
-    load = Load(cluster, "T", 4, **more)
-    load.start()
-    acknowledgements(load)
-    return load
 
 
 def refuses(cluster, node, words):
@@ -40,7 +25,7 @@ def failed_leader(cluster, load, which, value, words):
     cluster.odd(node, which, value)
     wait_for("another leader", 20, lambda: cluster.leader_now() not in (None, node))
     seconds = time.monotonic() - begun
-    acknowledgements(load)
+    load.wait_for_more()
     table = cluster.runtime_table(node)
     check(table["raftFailed"] == "true" and table["raftRole"] != "LEADER", table)
     refuses(cluster, node, words)
@@ -49,7 +34,7 @@ def failed_leader(cluster, load, which, value, words):
     check(answer.code == 0 and len(list(remoting.records(answer.body))) > 10, lambda: f"a pull from the failed node: {answer}")
     # Pages that a failed sync dropped look written to the next one: only a start from the disk may trust it again.
     cluster.odd(node, which, 0)
-    acknowledgements(load)
+    load.wait_for_more()
     check(cluster.runtime_table(node)["raftFailed"] == "true", "it goes on as if nothing had happened")
     refuses(cluster, node, words)
     return node, seconds
@@ -58,11 +43,11 @@ def failed_leader(cluster, load, which, value, words):
 @case
 def k1_k6_a_sync_that_failed_is_final():
     with OddCluster() as cluster:
-        load = begin(cluster)
+        load = begin_load(cluster)
         node, seconds = failed_leader(cluster, load, SYNC_EIO, 1, "log failed")
         cluster.restart(node)
         wait_for("the node to be a member again", 20, lambda: role_of(cluster, node) in ("FOLLOWER", "LEADER"))
-        acknowledgements(load)
+        load.wait_for_more()
         load.stop()
         return f"another leader after {seconds * 1000:.0f} ms, longest gap {load.longest_gap * 1000:.0f} ms, {verify(cluster, load)} acknowledged"
 
@@ -70,7 +55,7 @@ def k1_k6_a_sync_that_failed_is_final():
 @case
 def k2_the_leaders_disk_turns_read_only():
     with OddCluster() as cluster:
-        load = begin(cluster)
+        load = begin_load(cluster)
         node, seconds = failed_leader(cluster, load, WRITE_ERROR, errno.EROFS, "Read-only file system")
         check(cluster.alive(node), "it ended")
         load.stop()
@@ -81,19 +66,19 @@ def k2_the_leaders_disk_turns_read_only():
 def k3_a_follower_on_a_read_only_disk():
     """Then one that is merely slow: neither is felt by clients, and nobody else leads for it."""
     with OddCluster() as cluster:
-        load = begin(cluster)
+        load = begin_load(cluster)
         leader = cluster.leader()
         term = cluster.runtime("raftTerm", leader)
         slow, broken = (leader + 1) % 3, (leader + 2) % 3
         cluster.odd(slow, SYNC_MS, 500)
         load.longest_gap = 0.0
-        acknowledgements(load, 1000)
+        load.wait_for_more(1000)
         slow_gap = load.longest_gap
         cluster.odd(slow, SYNC_MS, 0)
-        acknowledgements(load, 1000)
+        load.wait_for_more(1000)
         cluster.odd(broken, WRITE_ERROR, errno.EROFS)
         load.longest_gap = 0.0
-        acknowledgements(load, 2000)
+        load.wait_for_more(2000)
         check(cluster.leader() == leader and cluster.runtime("raftTerm", leader) == term, "another leader")
         check(cluster.runtime_table(broken)["raftFailed"] == "true", "the follower did not notice")
         load.stop()
@@ -105,16 +90,16 @@ def k3_a_follower_on_a_read_only_disk():
 def e10_disk_stalls_cost_no_leadership():
     """Syncs of the leader that stand still for two seconds, and old messages read from a slow disk meanwhile: its heart-beats go on."""
     with OddCluster(settings=["electionTimeoutMs=1000"]) as cluster:
-        load = begin(cluster)
+        load = begin_load(cluster)
         leader = cluster.leader()
         term = cluster.runtime("raftTerm", leader)
         cluster.odd(leader, READ_MS, 300)
         cluster.odd(leader, SYNC_MS, 2000)
         time.sleep(1.9)
-        acknowledgements(load)  # the others are a majority
+        load.wait_for_more()  # the others are a majority
         cluster.odd(leader, SYNC_MS, 0)
         cluster.odd(leader, READ_MS, 0)
-        acknowledgements(load)
+        load.wait_for_more()
         check(cluster.leader() == leader and cluster.runtime("raftTerm", leader) == term, "another leader")
         load.stop()
         check(not load.refusals, f"{load.refusals}")
@@ -125,13 +110,13 @@ def e10_disk_stalls_cost_no_leadership():
 def slow_leader_hands_over():
     """Its syncs take far longer than the others': after some seconds another one leads, by a hand-over, and goes on leading."""
     with OddCluster() as cluster:
-        load = begin(cluster)
+        load = begin_load(cluster)
         slow = cluster.leader()
         cluster.odd(slow, SYNC_MS, 400)
         _, seconds = wait_for("another leader", 30, lambda: cluster.leader_now() not in (None, slow))
         check("this disk is slow" in cluster.output(slow), "not for the sake of its disk")
         check(cluster.runtime_table(slow)["raftDiskSlow"] == "true", "it does not say so")
-        acknowledgements(load, 2000)
+        load.wait_for_more(2000)
         check(cluster.leader() != slow, "it leads again")
         load.stop()
         return f"after {seconds:.1f} s, longest gap {load.longest_gap * 1000:.0f} ms, {verify(cluster, load)} acknowledged"
@@ -141,7 +126,7 @@ def slow_leader_hands_over():
 def a_hung_disk_does_not_hang_its_node():
     """A sync of the leader does not come back: another one leads, the node answers all the time, and is a follower when the disk works again."""
     with OddCluster() as cluster:
-        load = begin(cluster)
+        load = begin_load(cluster)
         hung = cluster.leader()
         cluster.odd(hung, SYNC_MS, 600000)
         slowest, others = 0.0, 0
@@ -154,11 +139,11 @@ def a_hung_disk_does_not_hang_its_node():
             check(int(table["pageCacheLockTimeMills"]) < 60000, "it leads for a minute")
             others += table["raftLeader"] not in ("", f"n{hung}")
             time.sleep(0.03)
-        acknowledgements(load)
+        load.wait_for_more()
         cluster.odd(hung, SYNC_MS, 0)
         leader = cluster.leader(but=hung)
         wait_for("it to follow", 20, lambda: cluster.runtime("raftTerm", hung) == cluster.runtime("raftTerm", leader))
-        acknowledgements(load)
+        load.wait_for_more()
         load.stop()
         return f"its slowest answer took {slowest * 1000:.0f} ms, longest gap {load.longest_gap * 1000:.0f} ms, {verify(cluster, load)} acknowledged"
 
@@ -167,7 +152,7 @@ def a_hung_disk_does_not_hang_its_node():
 def a_full_disk_still_votes():
     """Nothing is free any more on the disk of a node whose vote is needed."""
     with SmallDisk(300) as disk, Cluster(durability="B", settings=SMALL_FILES, stores={0: disk.folder}) as cluster:
-        load = begin(cluster, pause=0.001)
+        load = begin_load(cluster, pause=0.001)
         wait_for("another leader than the node on the small disk", 30, lambda: cluster.leader() != 0 or cluster.restart(0))
         ballast = os.path.join(disk.folder, "ballast")
         with open(ballast, "wb") as file:
@@ -185,10 +170,10 @@ def a_full_disk_still_votes():
         now = cluster.leader(but=leader)
         check(cluster.runtime("raftTerm", now) > term, "no election")
         wait_for("its vote to be on the disk", 10, lambda: cluster.runtime("raftTerm", 0) == cluster.runtime("raftTerm", now))
-        acknowledgements(load)
+        load.wait_for_more()
         cluster.restart(leader)
         os.unlink(ballast)
-        acknowledgements(load)
+        load.wait_for_more()
         check(cluster.alive(0) and cluster.runtime_table(0)["raftFailed"] == "false", "a full disk was final")
         load.stop()
         return f"n{now} leads, {verify(cluster, load)} acknowledged"

@@ -4,7 +4,7 @@ import signal
 import subprocess
 
 import remoting
-from cluster import BIN, Cluster, Load, check, verify, wait_for
+from cluster import BIN, Cluster, Load, begin_load, check, verify, wait_for
 from e2e import case, rounds
 
 TRANSFER_LEADERSHIP = 980
@@ -21,18 +21,14 @@ def mqadmin(cluster, *arguments, must=True):
 def transfer_under_load():
     """Each transfer ends at the member that was named; what was acknowledged around it is there."""
     with Cluster() as cluster:
-        cluster.create_topic("T", 4)
-        load = Load(cluster, "T", 4)
-        load.start()
-        wait_for("acknowledgements", 20, lambda: len(load.acknowledged) > 200)
+        load = begin_load(cluster)
         for _ in range(rounds(2, 4, 20)):
             leader = cluster.leader()
             target = (leader + 1) % 3
             said = mqadmin(cluster, "transfer", "-i", f"n{target}").stdout
             check(f"went from n{leader} to n{target}" in said, said)
             check(cluster.leader() == target, "another one leads")
-            before = len(load.acknowledged)
-            wait_for("sends to go on", 10, lambda: len(load.acknowledged) > before + 200)
+            load.wait_for_more(seconds=10)
         leader = cluster.leader()
         mqadmin(cluster, "transfer")
         check(cluster.leader() != leader, "it leads still")
@@ -51,24 +47,19 @@ def transfer_under_load():
 def e4_transfer_to_a_node_that_stands_still():
     """E4: the leader does not wait for it longer than an election time-out, and then takes sends as before."""
     with Cluster(settings=["electionTimeoutMs=1000"]) as cluster:
-        cluster.create_topic("T", 4)
-        load = Load(cluster, "T", 4, pause=0.001)
-        load.start()
-        wait_for("acknowledgements", 20, lambda: len(load.acknowledged) > 200)
+        load = begin_load(cluster, pause=0.001)
         leader = cluster.leader()
         target = max(node for node in range(3) if node != leader)  # the first name server of the list answers
         os.kill(cluster.pid(target), signal.SIGSTOP)
         try:
             answer = remoting.ask(cluster.broker(leader), TRANSFER_LEADERSHIP, {"transferee": f"n{target}"}, timeout=5.0)
             check(answer.code in (0, 14), f"{answer}")  # 14: it is missed already
-            before = len(load.acknowledged)
-            _, seconds = wait_for("sends to go on", 10, lambda: len(load.acknowledged) > before + 200)
+            seconds = load.wait_for_more(seconds=10)
             check(cluster.leader() != target, "who stands still leads")
         finally:
             os.kill(cluster.pid(target), signal.SIGCONT)
         # Now it may take what it was handed, or not: somebody leads.
-        before = len(load.acknowledged)
-        wait_for("sends to go on", 20, lambda: len(load.acknowledged) > before + 200)
+        load.wait_for_more()
         load.stop()
         return f"200 sends after {seconds * 1000:.0f} ms, {verify(cluster, load)} acknowledged"
 
@@ -85,7 +76,6 @@ def preferred_leader_leads():
         check(cluster.leader(but=1) != 1, "a dead node leads")
         cluster.restart(1)
         _, seconds = wait_for("the preferred leader", 20, lambda: cluster.leader_now() == 1)
-        before = len(load.acknowledged)
-        wait_for("sends to go on", 10, lambda: len(load.acknowledged) > before + 200)
+        load.wait_for_more(seconds=10)
         load.stop()
         return f"{seconds:.1f} s after its start, {verify(cluster, load)} acknowledged"

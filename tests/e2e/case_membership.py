@@ -8,7 +8,7 @@ import threading
 import time
 
 import remoting
-from cluster import Cluster, Failed, Load, check, verify, wait_for
+from cluster import Cluster, Failed, Load, begin_load, check, verify, wait_for
 from case_leadership import mqadmin
 from e2e import case, rounds
 
@@ -59,18 +59,14 @@ def role_of(cluster, node):
 @case
 def one_three_five_three_under_load():
     with Grown(durability="B") as cluster:
-        cluster.create_topic("T", 4)
-        load = Load(cluster, "T", 4)
-        load.start()
-        wait_for("acknowledgements", 20, lambda: len(load.acknowledged) > 200)
+        load = begin_load(cluster)
         for _ in range(4):
             cluster.add(cluster.add_node())
         check(sorted(cluster.members()) == ["n0", "n1", "n2", "n3", "n4"], cluster.members())
         for node in (0, 1):
             cluster.remove(node)
         check(sorted(cluster.members()) == ["n2", "n3", "n4"], cluster.members())
-        before = len(load.acknowledged)
-        wait_for("sends to go on", 10, lambda: len(load.acknowledged) > before + 200)
+        load.wait_for_more(seconds=10)
         # Those that are left can do without any of them, and those that went do not disturb.
         for node in (0, 1):
             wait_for(f"n{node} to know that it was removed", 10, lambda: role_of(cluster, node) == "REMOVED")
@@ -78,8 +74,7 @@ def one_three_five_three_under_load():
         cluster.restart(0)
         wait_for("n0 to know that it was removed after its restart", 15, lambda: role_of(cluster, 0) == "REMOVED")
         cluster.kill(cluster.leader())
-        before = len(load.acknowledged)
-        wait_for("sends to go on", 10, lambda: len(load.acknowledged) > before + 200)
+        load.wait_for_more(seconds=10)
         load.stop()
         return f"{verify(cluster, load)} acknowledged, longest gap {load.longest_gap * 1000:.0f} ms"
 
@@ -91,10 +86,7 @@ def members_change_while_nodes_die():
     chance = random.Random(seed)
     for number in range(rounds(1, 2, 50)):
         with Grown(durability="B") as cluster:
-            cluster.create_topic("T", 4)
-            load = Load(cluster, "T", 4)
-            load.start()
-            wait_for("acknowledgements", 20, lambda: len(load.acknowledged) > 200)
+            load = begin_load(cluster)
             members, steps = {0}, 0
             for _ in range(4):
                 node = cluster.add_node()
@@ -107,8 +99,7 @@ def members_change_while_nodes_die():
                 steps += 1
             have = wait_for("the members that were asked for", 10, lambda: (sorted(cluster.members()) == [f"n{i}" for i in sorted(members)],))[0]
             check(have[0], f"seed {seed}, round {number}: {cluster.members()} instead of {members}")
-            before = len(load.acknowledged)
-            wait_for("sends to go on", 15, lambda: len(load.acknowledged) > before + 200)
+            load.wait_for_more(seconds=15)
             load.stop()
             verify(cluster, load)
     return f"seed {seed}"
@@ -211,10 +202,7 @@ def a_node_joins_while_a_member_stands_still():
 def l15_the_leader_is_removed():
     """L15: it answers, then hands over, then goes; it neither ends nor leads nor disturbs."""
     with Grown(nodes=3, durability="B") as cluster:
-        cluster.create_topic("T", 4)
-        load = Load(cluster, "T", 4)
-        load.start()
-        wait_for("acknowledgements", 20, lambda: len(load.acknowledged) > 200)
+        load = begin_load(cluster)
         leader = cluster.leader()
         # Asked by itself for what only another leader can do, it says so at once.
         begun = time.monotonic()
@@ -232,8 +220,7 @@ def l15_the_leader_is_removed():
         cluster.kill(leader)
         cluster.restart(leader)
         wait_for("it to know that after a restart", 15, lambda: role_of(cluster, leader) == "REMOVED")
-        before = len(load.acknowledged)
-        wait_for("sends to go on", 10, lambda: len(load.acknowledged) > before + 200)
+        load.wait_for_more(seconds=10)
         check(cluster.runtime("raftTerm", cluster.leader()) == term, "it disturbed the others")
         load.stop()
         return f"{verify(cluster, load)} acknowledged, longest gap {load.longest_gap * 1000:.0f} ms"
@@ -243,10 +230,7 @@ def l15_the_leader_is_removed():
 def dead_member_is_replaced():
     """n2's disk is gone for good; n3 takes its place while n2 stays away. Then n3 restarts with the old list, and n0 comes back empty with its own."""
     with Grown(nodes=3, durability="B") as cluster:
-        cluster.create_topic("T", 4)
-        load = Load(cluster, "T", 4)
-        load.start()
-        wait_for("acknowledgements", 20, lambda: len(load.acknowledged) > 200)
+        load = begin_load(cluster)
         cluster.kill(2)
         node = cluster.add_node()
         mqadmin(cluster, "member", "replace", "-o", "n2", "-i", f"n{node}", "-a", cluster.peer(node), "-w", "60")
@@ -263,8 +247,7 @@ def dead_member_is_replaced():
         # A majority of n0, n1, n3 without n1: n0 and n3 must know each other.
         wait_for("n0 to be level", 20, lambda: "FOLLOWER" in cluster.members().values() and in_sync(cluster) == 3)
         cluster.kill(1)
-        before = len(load.acknowledged)
-        wait_for("sends to go on", 15, lambda: len(load.acknowledged) > before + 200)
+        load.wait_for_more(seconds=15)
         # The dead one comes back: it says why it takes no part.
         cluster.restart(2)
         wait_for("n2 to know that it was removed", 15, lambda: role_of(cluster, 2) == "REMOVED")

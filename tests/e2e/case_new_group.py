@@ -6,7 +6,7 @@ import subprocess
 import remoting
 from case_leadership import mqadmin
 from case_membership import role_of
-from cluster import BIN, Cluster, Load, check, verify, wait_for
+from cluster import BIN, Cluster, Load, begin_load, check, verify, wait_for
 from e2e import case
 
 
@@ -23,10 +23,7 @@ def is_level(cluster, leader):
 @case
 def a_majority_is_lost_for_good():
     with Cluster(durability="B") as cluster:
-        cluster.create_topic("T", 4)
-        load = Load(cluster, "T", 4)
-        load.start()
-        wait_for("acknowledgements", 20, lambda: len(load.acknowledged) > 500)
+        load = begin_load(cluster, first=500)
         load.stop()
         leader = cluster.leader()
         left = (leader + 1) % 3
@@ -64,8 +61,7 @@ def a_majority_is_lost_for_good():
         for node in lost:
             wait_for(f"n{node} to hear that it is no member any more", 30, lambda: role_of(cluster, node) == "REMOVED")  # pylint: disable=cell-var-from-loop
             check("was made anew by force, without this node" in cluster.output(node), "it does not say why")
-        before = len(more.acknowledged)
-        wait_for("sends to go on", 20, lambda: len(more.acknowledged) > before + 200)
+        more.wait_for_more()
         check(cluster.leader() == left and cluster.runtime("raftTerm", left) == term, "they disturbed the leader")
         # With its directory moved away one of them is a member like a new one.
         back = lost[0]
