@@ -5,10 +5,10 @@ import resource
 import signal
 import socket
 import struct
-import subprocess
 import threading
 import time
 
+import odd_machine
 import remoting
 from case_cluster import another_broker, conf_of
 from cluster import Cluster, Load, check, verify, wait_for
@@ -140,10 +140,7 @@ def q2_dashes_in_host_names_and_long_ids():
 def q3_a_peer_moves_to_another_address():
     """Q3: a member's name points elsewhere while its peers run: they reach it there, without a restart of theirs. It cannot reach them."""
     cluster = Cluster(durability="A")
-    library, hosts = os.path.join(cluster.folder, "odd.so"), os.path.join(cluster.folder, "hosts")
-    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "odd_machine.c")
-    built = subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, source, "-ldl"], capture_output=True, text=True, check=False)
-    check(built.returncode == 0, lambda: built.stderr)
+    library, hosts = odd_machine.build(cluster.folder), os.path.join(cluster.folder, "hosts")
 
     def write(path, others, third):
         with open(path + ".new", "w", encoding="ascii") as file:

@@ -13,8 +13,7 @@ class OddCluster(Cluster):
         super().__init__(durability="B", **more)
         self.environment = {"CHAOS_PRELOAD": library, "LEDGERMQ_WRAP": os.path.join(TOP, "tests", "chaos", "wrap")}
         for node in range(self.nodes):
-            with open(self.settings_of(node), "wb") as file:
-                file.write(bytes(8 * odd_machine.SETTINGS))
+            odd_machine.write_all_off(self.settings_of(node))
 
     def settings_of(self, node):
         return os.path.join(self.folder, f"odd.{node}")

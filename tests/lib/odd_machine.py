@@ -1,10 +1,11 @@
 """A machine whose disk and clock are odd when the test says so (tests/e2e/odd_machine.c): the library, the names of its settings, and one machine for all nodes."""
 import os
+import shutil
 import struct
 import subprocess
 import tempfile
 
-from cluster import TOP
+from cluster import TOP, check
 from e2e import Skipped
 
 # In the order of odd_machine.c, which says what each does.
@@ -13,12 +14,19 @@ SYNC_MS, READ_MS, CLOCK_MS, WRITE_ERROR, WRITE_SHORT, SYNC_EIO, PERCENT, UNLINK_
 
 def build(folder):
     """The path of the library, to be preloaded."""
+    if shutil.which("cc") is None:
+        raise Skipped("no compiler")
     library = os.path.join(folder, "odd.so")
     done = subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, os.path.join(TOP, "tests", "e2e", "odd_machine.c"), "-ldl"],
                           capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise Skipped(f"no compiler: {done.stderr[:100]}")
+    check(done.returncode == 0, lambda: f"odd_machine.c: {done.stderr}")
     return library
+
+
+def write_all_off(path):
+    """The file of the settings, before any process maps it."""
+    with open(path, "wb") as file:
+        file.write(bytes(8 * SETTINGS))
 
 
 def put(path, which, value):
@@ -34,8 +42,7 @@ class OddMachine:
     def __enter__(self):
         self.folder = tempfile.TemporaryDirectory()
         library, self.path = build(self.folder.name), os.path.join(self.folder.name, "settings")
-        with open(self.path, "wb") as file:
-            file.write(bytes(8 * SETTINGS))
+        write_all_off(self.path)
         os.environ["LEDGERMQ_WRAP"] = f"env LD_PRELOAD={library} ODD_MACHINE={self.path}"
         return self
 
