@@ -9,7 +9,7 @@ import time
 
 import remoting
 from case_metadata import QUERY_OFFSET, UPDATE_GROUP, UPDATE_OFFSET, offset_fields, tables
-from cluster import TOP, Cluster, Failed, check, wait_for
+from cluster import TOP, Cluster, check, wait_for
 from e2e import MODE, Skipped, case, rounds
 from failover import bring_back, insist, leader_connection
 
