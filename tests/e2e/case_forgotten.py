@@ -7,29 +7,15 @@ import time
 import remoting
 from cluster import Cluster, check, wait_for
 from e2e import Skipped, case, rounds
+from failover import send_all
 
 
 def store(cluster, node):
     return os.path.join(cluster.folder, f"n{node}", "store")
 
 
-def send_some(cluster, count, size=1000):
-    """To the queue 0 of topic T, as a client that tries again while it is answered "not now"; gives how many there are."""
-    sent = 0
-    address = None
-    while sent < count:
-        address = address or cluster.broker(cluster.leader())
-        try:
-            with remoting.Connection(address, 10.0) as connection:
-                while sent < count:
-                    answer = connection.request(remoting.SEND_V2, remoting.send_fields("T", 0), b"m" * size)
-                    if answer.code != 0:
-                        check(answer.code == 14, f"a send is answered {answer}")
-                        address = None
-                        break
-                    sent += 1
-        except OSError:
-            address = None
+def send_some(cluster, count):
+    send_all(cluster, count, lambda _: b"m" * 1000, window=1)
 
 
 def position(cluster, node):
@@ -79,23 +65,9 @@ def l24_l27_an_old_copy_is_recognised():
         return f"node {node} is level and votes"
 
 
-def fill(cluster, mebibytes, size=65536, window=16):
+def fill(cluster, mebibytes, size):
     """So much log, in messages of queue 0, many on their way at a time."""
-    left = mebibytes * 1048576 // size
-    while left > 0:
-        try:
-            with remoting.Connection(cluster.broker(cluster.leader(30)), 10.0) as connection:
-                pending = set()
-                while left > 0 or pending:
-                    while left > len(pending) and len(pending) < window:
-                        pending.add(connection.send(remoting.SEND_V2, remoting.send_fields("T", 0), b"f" * size))
-                    connection.receive_some(1.0)
-                    for answer in connection.frames():
-                        pending.discard(answer.opaque)
-                        check(answer.code in (0, 14), f"a send is answered {answer}")
-                        left -= answer.code == 0
-        except OSError:
-            pass
+    send_all(cluster, (mebibytes << 20) // size, lambda _: b"f" * size, window=16, seconds=300)
 
 
 def trimmed_past(cluster, node, has):

@@ -7,6 +7,7 @@ import time
 import remoting
 from cluster import BIN, Cluster, check, wait_for
 from e2e import case
+from failover import send_all
 from odd_machine import CLOCK_MS, PERCENT, UNLINK_EIO, UNLINK_MS, OddMachine
 
 MIN_OFFSET, EARLIEST, SEARCH, DELETE_EXPIRED, UPDATE_OFFSET, UPDATE_CONFIG = 31, 32, 29, 329, 15, 25
@@ -29,25 +30,9 @@ def first_file(cluster, node):
 
 
 def fill(cluster, megabytes, topic="T", queue=0, start=0):
-    """Messages of 16 KiB with their number in front; returns the number behind the last one. From the first that was not acknowledged on all are sent again."""
+    """Messages of 16 KiB with their number in front; returns the number behind the last one."""
     end = start + megabytes * 64
-    number = start
-
-    def go_on():
-        nonlocal number
-        try:
-            with remoting.Connection(cluster.broker(cluster.leader()), 20.0) as connection:
-                opaques = [connection.send(remoting.SEND_V2, remoting.send_fields(topic, queue), b"%08d" % n + b"x" * 16000) for n in range(number, end)]
-                for opaque in opaques:
-                    answer = connection.answer(opaque)
-                    if answer.code != 0:
-                        check(answer.code in (14, 17), lambda outcome=answer: f"send: {outcome}")
-                        return False
-                    number += 1
-        except OSError:
-            return False
-        return True
-    wait_for(f"{end - start} messages", 60, go_on)
+    send_all(cluster, end - start, lambda number: b"%08d" % (start + number) + b"x" * 16000, topic, queue, not_now=(14, 17))
     return end
 
 

@@ -1,4 +1,5 @@
 """Kills of the leader, and where in the life of a message each one fell."""
+import collections
 import os
 import signal
 import threading
@@ -106,6 +107,27 @@ def send_until(cluster, count, body, properties, unknown, topic="T", queue=0, se
         return True
     wait_for(f"{count} acknowledgements", seconds, attempt)
     return acknowledged
+
+
+def send_all(cluster, count, body, topic="T", queue=0, window=64, not_now=(14,), seconds=60):
+    """Sends body(0) to body(count - 1) in their order, `window` under way at a time, until all are acknowledged, as a client that tries again does: from the
+    first on that was not acknowledged all are sent once more, so that some may be stored twice."""
+    done = 0
+
+    def attempt():
+        nonlocal done
+        with leader_connection(cluster, 20.0) as connection:
+            pending = collections.deque()
+            while done < count:
+                while len(pending) < min(window, count - done):
+                    pending.append(connection.send(remoting.SEND_V2, remoting.send_fields(topic, queue), body(done + len(pending))))
+                answer = connection.answer(pending.popleft())
+                if answer.code != 0:
+                    check(answer.code in not_now, lambda: f"send: {answer}")
+                    return False
+                done += 1
+        return True
+    wait_for(f"{count} acknowledgements", seconds, attempt)
 
 
 def read_back(cluster, topic, queues=1, seconds=30):
