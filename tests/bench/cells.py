@@ -6,8 +6,9 @@ import time
 
 import machine
 import nodes
-from cluster import Failed, check, wait_for
+from cluster import check, wait_for
 from nodes import BenchCluster, JavaCluster, Poller
+from task import Task
 
 AGREE = 0.10        # how far apart the two generators may be
 DISK_SECONDS = 2.0
@@ -257,7 +258,7 @@ def _failover_round(context, cluster, number, leader_of, kill, bring_back):
         return nodes.mqadmin_failover(context, cluster, duration, topic)
 
     before = None if java else cluster.committed()
-    worker = nodes.Task(generate)
+    worker = Task(generate)
     if java:
         time.sleep(3.0)
     else:

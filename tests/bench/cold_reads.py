@@ -11,6 +11,7 @@ from cells import GIB, Result, Row
 from cluster import Failed, check
 from nodes import BenchCluster
 from process import memory_kb
+from task import Task
 
 RATE = 10000
 QUEUES = 4
@@ -118,7 +119,7 @@ def cold_reads(context):
         for number in range(context.runs):
             share = make_cold(cluster, log_end)
             alone = send(context, cluster)
-            reader = nodes.Task(lambda: nodes.mqadmin_consume(context, cluster, "cold", QUEUES, context.duration + 3))
+            reader = Task(lambda: nodes.mqadmin_consume(context, cluster, "cold", QUEUES, context.duration + 3))
             time.sleep(0.3)
             beside = send(context, cluster)
             read = reader.result(context.duration + 90)

@@ -4,16 +4,17 @@ import os
 import random
 import signal
 import subprocess
-import threading
 import time
 
 import remoting
 from cluster import Cluster, Failed, Load, begin_load, check, verify, wait_for
 from case_leadership import mqadmin
 from e2e import case, rounds
+from task import Task
 
 
 CHANGE_MEMBER = 981
+CHANGE_SECONDS = 120 + 60 * remoting.PATIENCE  # one call of mqadmin, and those before it that met no name server
 
 
 class Grown(Cluster):
@@ -118,16 +119,8 @@ def change_is_asked(change):
 def with_a_kill(cluster, chance, members, change):
     """One of those given, members or about to be, is killed at a random moment of the change and comes back; or nobody hears it for a while."""
     victim = chance.choice(sorted(members))
-    errors = []
-
-    def run():
-        try:
-            # mqadmin ends when no name server answers, as while one of two nodes is down and the other one just starts: then it is given again.
-            wait_for("a name server for mqadmin", 60, lambda: change_is_asked(change))
-        except BaseException as error:  # pylint: disable=broad-except
-            errors.append(error)
-    changed = threading.Thread(target=run)
-    changed.start()
+    # mqadmin ends when no name server answers, as while one of two nodes is down and the other one just starts: then it is given again.
+    changed = Task(lambda: wait_for("a name server for mqadmin", 60, lambda: change_is_asked(change)))
     time.sleep(chance.uniform(0, 0.3))
     if chance.random() < 0.3:
         pid = cluster.pid(victim)
@@ -138,9 +131,7 @@ def with_a_kill(cluster, chance, members, change):
         cluster.kill(victim)
         time.sleep(chance.uniform(0, 0.2))
         cluster.restart(victim)
-    changed.join(120)
-    if errors:
-        raise errors[0]
+    changed.result(CHANGE_SECONDS)
 
 
 @case
@@ -175,24 +166,14 @@ def a_node_joins_while_a_member_stands_still():
         wait_for("the node to be told that it is none yet", 20, lambda: "this node is none yet" in cluster.output(node))
         leader = cluster.leader()
         pid = cluster.pid((leader + 1) % 3)
-        errors = []
-
-        def run():
-            try:
-                cluster.add(node)
-            except BaseException as error:  # pylint: disable=broad-except
-                errors.append(error)
         os.kill(pid, signal.SIGSTOP)
         try:
             time.sleep(1)  # the node knocks there meanwhile
-            added = threading.Thread(target=run)
-            added.start()
+            added = Task(lambda: cluster.add(node))
             wait_for("the node to be told that it is a member", 30, lambda: "this node is a member" in cluster.output(node))
         finally:
             os.kill(pid, signal.SIGCONT)
-        added.join(120)
-        if errors:
-            raise errors[0]
+        added.result(CHANGE_SECONDS)
         check(sorted(cluster.members()) == ["n0", "n1", "n2", "n3"], cluster.members())
         load.stop()
         return f"{verify(cluster, load)} acknowledged"
