@@ -5,11 +5,11 @@ Skipped is raised where a fault cannot be made here. Whatever a fault does, afte
 import errno
 import os
 import resource
-import signal
 import time
 
 from cluster import Failed
 from e2e import Skipped
+from failover import standing_still
 from network import Relay
 from odd_machine import CLOCK_MS, SYNC_EIO, SYNC_MS, WRITE_ERROR, WRITE_SHORT
 from process import memory_kb
@@ -31,12 +31,8 @@ def kill(chaos, node):
 
 def pause(seconds):
     def inject(chaos, node):
-        pid = chaos.cluster.pid(node)
-        try:
-            os.kill(pid, signal.SIGSTOP)
+        with standing_still(chaos.cluster, node):
             time.sleep(seconds)
-        finally:
-            os.kill(pid, signal.SIGCONT)
     return inject
 
 

@@ -3,13 +3,13 @@ import json
 import os
 import re
 import shutil
-import signal
 import threading
 import time
 
 import remoting
 from cluster import Cluster, check, wait_for
 from e2e import case
+from failover import alone
 
 HEART_BEAT, UPDATE_OFFSET, QUERY_OFFSET, ALL_OFFSETS, CREATE_TOPIC = 34, 15, 14, 43, 17
 RESET, ASK_STATUS, INVOKE_RESET, INVOKE_STATUS = 220, 221, 222, 223
@@ -288,18 +288,11 @@ def a_slow_send_is_logged_and_seen_waiting():
             def runtime(key):
                 return float(json.loads(other.request(28, {}).body)["table"][key].split()[0])
             check(client.request(remoting.SEND_V2, remoting.send_fields("T", 0), b"x").code == 0, "send")
-            followers = [cluster.pid(node) for node in range(3) if node != leader]
-            opaque = None
-            try:
-                for pid in followers:
-                    os.kill(pid, signal.SIGSTOP)
+            with alone(cluster, leader):
                 opaque = client.send(remoting.SEND_V2, remoting.send_fields("T", 0), b"slow")
                 wait_for("the send to be seen waiting", 5, lambda: runtime("sendThreadPoolQueueSize") == 1
                          and runtime("sendThreadPoolQueueHeadWaitTimeMills") >= 100)
                 time.sleep(0.6)
-            finally:
-                for pid in followers:
-                    os.kill(pid, signal.SIGCONT)
             answer = client.answer(opaque)
         check(answer.code == 0, f"{answer}")
         check(re.search(r"a send to T took (6|7|8|9|\d\d)\d\d ms, 1 messages", cluster.output(leader)), "no line in the log")

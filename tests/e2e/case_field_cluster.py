@@ -11,7 +11,7 @@ import remoting
 from case_metadata import QUERY_OFFSET, UPDATE_GROUP, UPDATE_OFFSET, offset_fields, tables
 from cluster import TOP, Cluster, check, wait_for
 from e2e import MODE, Skipped, case, rounds
-from failover import bring_back, insist, leader_connection
+from failover import alone, bring_back, insist, leader_connection, read_back
 
 sys.path.insert(0, os.path.join(TOP, "tests", "chaos"))
 
@@ -60,11 +60,6 @@ class Questions(threading.Thread):
         self.join(20)
 
 
-def route_master(address):
-    """Whom a name server names as the leader."""
-    return remoting.leader_address(address)
-
-
 @case
 def e7_a_leader_that_is_cut_off():
     """E7: it acknowledges nothing, is soon no master any more in the route of its own name server, and answers no question about offsets from what it knew."""
@@ -91,14 +86,14 @@ def e7_a_leader_that_is_cut_off():
                         lan.cut_both(old, other)
                 cut = time.monotonic()
                 sends = [client.send(remoting.SEND_V2, remoting.send_fields("T", 0), b"lost") for _ in range(20)]
-                gone, seconds = wait_for("its own name server to name it no more", 5, lambda: route_master(cluster.namesrv(old)) != cluster.broker(old))
+                gone, seconds = wait_for("its own name server to name it no more", 5, lambda: remoting.leader_address(cluster.namesrv(old)) != cluster.broker(old))
                 check(gone, "route")
                 notes.append(f"no master after {(time.monotonic() - cut) * 1000:.0f} ms")
                 others = ";".join(cluster.namesrv(node) for node in range(3) if node != old)
                 known = [(0.0, acknowledged, 1000 * turn + 1)]  # since when the others have acknowledged how much
 
                 def send_elsewhere():
-                    address = route_master(others)
+                    address = remoting.leader_address(others)
                     if address in (None, cluster.broker(old)):
                         return False
                     with contextlib.suppress(OSError), remoting.Connection(address, 1.0) as connection:
@@ -119,7 +114,7 @@ def e7_a_leader_that_is_cut_off():
                         check(answer.code == 14, f"a leader without a majority answers a send with {answer}")
                     except ConnectionError:
                         break
-                check(route_master(cluster.namesrv(old)) != cluster.broker(old), "it is a master again")
+                check(remoting.leader_address(cluster.namesrv(old)) != cluster.broker(old), "it is a master again")
                 asked = questions.asked
                 wait_for("questions after that", 5, lambda: questions.asked > asked + 1)
             questions.stop()
@@ -128,24 +123,11 @@ def e7_a_leader_that_is_cut_off():
                 maximum, stored = [entry[1:] for entry in known if entry[0] < at][-1]
                 check(offset >= (maximum if which == "max" else stored),
                       f"asked {(at - cut) * 1000:.0f} ms after the cut it answers {which} offset {offset}; {maximum} and {stored} were acknowledged before")
-            wait_for("it to follow", 20, lambda: route_master(cluster.namesrv(old)) not in (None, cluster.broker(old)) or cluster.leader_now() == old)
-        with leader_connection(cluster, 10.0) as connection:
-            bodies = [record.body for record in remoting.read_queue(connection, "T", 0)]
+            wait_for("it to follow", 20, lambda: remoting.leader_address(cluster.namesrv(old)) not in (None, cluster.broker(old)) or cluster.leader_now() == old)
+        bodies = [record.body for record in read_back(cluster, "T")]
         check(b"lost" not in bodies or bodies.count(b"lost") <= 20 * len(notes), "messages that were never sent")
         check(bodies.count(b"after") >= len(notes), f"{bodies.count(b'after')} are left")
     return ", ".join(notes)
-
-
-@contextlib.contextmanager
-def without_a_majority(cluster, leader):
-    pids = [cluster.pid(node) for node in range(cluster.nodes) if node != leader]
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
 
 
 @case
@@ -166,7 +148,7 @@ def l4_requests_over_a_change_of_leader():
                 else:
                     bodies[number] = b"%d" % number
                     data += remoting.request_frame(remoting.SEND_V2, remoting.send_fields("T", 0), bodies[number], opaque=number)
-            with without_a_majority(cluster, leader):
+            with alone(cluster, leader):
                 sender = threading.Thread(target=client.send_raw, args=(bytes(data),))
                 sender.start()
                 for _ in range(3):
@@ -186,8 +168,7 @@ def l4_requests_over_a_change_of_leader():
         answer = insist(cluster, remoting.SEND_V2, remoting.send_fields("T", 0), b"last")
         check(answer.code == 0, f"{answer}")
         check(int(cluster.runtime_table(cluster.leader())["raftTerm"]) > term, "the term is the same")
-        with leader_connection(cluster, 10.0) as connection:
-            found = {record.body for record in remoting.read_queue(connection, "T", 0)}
+        found = {record.body for record in read_back(cluster, "T")}
         missing = {b"%d" % number for number in range(1, 4001) if number % 40 and number % 100 != 1 and number not in bodies} - found
         check(not missing, f"{len(missing)} that were acknowledged are missing")
         return f"{codes}"

@@ -1,14 +1,13 @@
 """Cases of the field, area put (tests/cases.md): properties that are odd, batches in a Raft group, limits, and who may send where."""
 import collections
-import os
 import random
-import signal
 import threading
 import time
 
 import remoting
 from cluster import Cluster, check, wait_for
 from e2e import case, rounds
+from failover import alone
 
 DELETE_TOPIC, UPDATE_GROUP, UPDATE_CONFIG, SEND_BACK, SEND_BATCH, HEART_BEAT, VIEW = 215, 200, 25, 36, 320, 34, 33
 NO_SEND = ("SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC", "SELF_TEST_TOPIC",
@@ -250,12 +249,9 @@ def p11_busy_is_a_code_that_clients_retry():
     with Cluster(settings=["maxWaitMs=400", "electionTimeoutMs=3000", "heartbeatMs=100"]) as cluster:
         cluster.create_topic("T", 1)
         leader = cluster.leader()
-        stopped = [cluster.pid(node) for node in range(3) if node != leader]
         codes = collections.Counter()
         with remoting.Connection(cluster.broker(leader), 30.0) as connection:
-            try:
-                for pid in stopped:
-                    os.kill(pid, signal.SIGSTOP)
+            with alone(cluster, leader):
                 answer = send(connection, "T", 0, b"nobody answers")
                 check(answer.code == 14 and "outcome unknown" in answer.remark, f"{answer}")
                 check(answer.ext["MSG_REGION"] == "DefaultRegion" and answer.ext["TRACE_ON"] == "true", answer.ext)
@@ -264,9 +260,6 @@ def p11_busy_is_a_code_that_clients_retry():
                     answer = connection.answer(opaque)
                     codes[answer.code] += 1
                     check(answer.code == 14 and answer.remark, f"{answer}")
-            finally:
-                for pid in stopped:
-                    os.kill(pid, signal.SIGCONT)
         wait_for("sends to go on", 30, lambda: cluster.send("T", 0, b"again").code == 0)
         return f"{dict(codes)}"
 

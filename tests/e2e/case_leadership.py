@@ -1,11 +1,11 @@
 """Who leads: leadership handed over on request, and to preferred leaders."""
 import os
-import signal
 import subprocess
 
 import remoting
 from cluster import BIN, Cluster, Load, begin_load, check, verify, wait_for
 from e2e import case, rounds
+from failover import standing_still
 
 TRANSFER_LEADERSHIP = 980
 
@@ -50,14 +50,11 @@ def e4_transfer_to_a_node_that_stands_still():
         load = begin_load(cluster, pause=0.001)
         leader = cluster.leader()
         target = max(node for node in range(3) if node != leader)  # the first name server of the list answers
-        os.kill(cluster.pid(target), signal.SIGSTOP)
-        try:
+        with standing_still(cluster, target):
             answer = remoting.ask(cluster.broker(leader), TRANSFER_LEADERSHIP, {"transferee": f"n{target}"}, timeout=5.0)
             check(answer.code in (0, 14), f"{answer}")  # 14: it is missed already
             seconds = load.wait_for_more(seconds=10)
             check(cluster.leader() != target, "who stands still leads")
-        finally:
-            os.kill(cluster.pid(target), signal.SIGCONT)
         # Now it may take what it was handed, or not: somebody leads.
         load.wait_for_more()
         load.stop()

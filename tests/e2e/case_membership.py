@@ -2,7 +2,6 @@
 import json
 import os
 import random
-import signal
 import subprocess
 import time
 
@@ -10,6 +9,7 @@ import remoting
 from cluster import Cluster, Failed, Load, begin_load, check, verify, wait_for
 from case_leadership import mqadmin
 from e2e import case, rounds
+from failover import standing_still
 from task import Task
 
 
@@ -123,10 +123,8 @@ def with_a_kill(cluster, chance, members, change):
     changed = Task(lambda: wait_for("a name server for mqadmin", 60, lambda: change_is_asked(change)))
     time.sleep(chance.uniform(0, 0.3))
     if chance.random() < 0.3:
-        pid = cluster.pid(victim)
-        os.kill(pid, signal.SIGSTOP)
-        time.sleep(chance.uniform(0.1, 1.5))
-        os.kill(pid, signal.SIGCONT)
+        with standing_still(cluster, victim):
+            time.sleep(chance.uniform(0.1, 1.5))
     else:
         cluster.kill(victim)
         time.sleep(chance.uniform(0, 0.2))
@@ -165,14 +163,10 @@ def a_node_joins_while_a_member_stands_still():
         node = cluster.add_node()
         wait_for("the node to be told that it is none yet", 20, lambda: "this node is none yet" in cluster.output(node))
         leader = cluster.leader()
-        pid = cluster.pid((leader + 1) % 3)
-        os.kill(pid, signal.SIGSTOP)
-        try:
+        with standing_still(cluster, (leader + 1) % 3):
             time.sleep(1)  # the node knocks there meanwhile
             added = Task(lambda: cluster.add(node))
             wait_for("the node to be told that it is a member", 30, lambda: "this node is a member" in cluster.output(node))
-        finally:
-            os.kill(pid, signal.SIGCONT)
         added.result(CHANGE_SECONDS)
         check(sorted(cluster.members()) == ["n0", "n1", "n2", "n3"], cluster.members())
         load.stop()

@@ -1,7 +1,5 @@
 """Consumer offsets: who may move them, and what is asked for while nobody leads."""
 import json
-import os
-import signal
 import threading
 import time
 
@@ -11,7 +9,7 @@ from case_leadership import TRANSFER_LEADERSHIP
 from case_metadata import ALL_OFFSETS, DELETE_GROUP, QUERY_OFFSET, UPDATE_GROUP, UPDATE_OFFSET, alike, heart_beat, loads, offset_fields
 from cluster import Cluster, check, wait_for
 from e2e import case
-from failover import bring_back, insist, kill_leader, leader_connection
+from failover import bring_back, insist, kill_leader, leader_connection, standing_still
 
 
 def stored(cluster, group, queue=0):
@@ -60,7 +58,6 @@ def offsets_after_a_partition():
     with Cluster() as cluster:
         cluster.create_topic("T", 2)
         old = cluster.leader()
-        pid = cluster.pid(old)
         check(insist(cluster, UPDATE_OFFSET, offset_fields("g", "T", 0, 10)).code == 0, "15")
         with remoting.Connection(cluster.broker(old)) as client, remoting.Connection(cluster.broker(old)) as asking, \
                 remoting.Connection(cluster.broker(old)) as looking:
@@ -69,8 +66,7 @@ def offsets_after_a_partition():
             # Gathered by the old leader and never in the log.
             client.send(UPDATE_OFFSET, offset_fields("g", "T", 0, 11), oneway=True)
             client.send(UPDATE_OFFSET, offset_fields("g", "T", 1, 11), oneway=True)
-            os.kill(pid, signal.SIGSTOP)
-            try:
+            with standing_still(cluster, old):
                 new = wait_for("another leader", 15, lambda: (lambda n: None if n in (old, None) else (n,))(others_leader(cluster, old)))[0][0]
                 with remoting.Connection(cluster.broker(new)) as other:
                     check(other.request(UPDATE_OFFSET, offset_fields("g", "T", 0, 500)).code == 0, "15")
@@ -79,8 +75,6 @@ def offsets_after_a_partition():
                 # Wait in its sockets when it goes on, and it still believes to lead.
                 questions = (asking, asking.send(QUERY_OFFSET, offset_fields("g", "T", 0)), "500"), \
                     (looking, looking.send(remoting.MAX_OFFSET, {"topic": "T", "queueId": 0}), "1")
-            finally:
-                os.kill(pid, signal.SIGCONT)
             for connection, opaque, expected in questions:
                 try:
                     answer = connection.answer(opaque)

@@ -1,12 +1,11 @@
 """Pulls: every status with its code and offsets at the leader and at a follower, who is pointed where, and the limits of holding and of one answer."""
 import json
-import os
-import signal
 import time
 
 import remoting
 from cluster import Cluster, check, wait_for
 from e2e import case
+from failover import alone
 
 SEND_BATCH, UPDATE_GROUP, UPDATE_CONFIG, UPDATE_OFFSET, QUERY_OFFSET = 320, 200, 25, 15, 14
 ANSWER_FIELDS = {"suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset"}
@@ -233,13 +232,7 @@ def followers_answer_from_what_is_committed():
                     name: value for name, value in leaders.ext.items() if not name.startswith("index")}
                 check(mine.code == leaders.code == 0 and same and mine.body == leaders.body, f"{request}: {mine}, the leader says {leaders}")
             # It hears nobody and may be behind: nothing that it says is a correction.
-            stopped = [cluster.pid(node) for node in range(3) if node != follower]
-            try:
-                for pid in stopped:
-                    os.kill(pid, signal.SIGSTOP)
+            with alone(cluster, follower):
                 expect(pull(other, "T", 4, sysFlag=6, suspendTimeoutMillis=300), "alone", 19, "OFFSET_OVERFLOW_ONE", 4, 0, 4)
                 expect(pull(other, "T", 9, sysFlag=6, suspendTimeoutMillis=300), "alone", 19, "OFFSET_OVERFLOW_BADLY", 9, 0, 4)
                 expect(pull(other, "T", 0), "alone", 0, "FOUND", 4, 0, 4)
-            finally:
-                for pid in stopped:
-                    os.kill(pid, signal.SIGCONT)

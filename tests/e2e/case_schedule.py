@@ -11,7 +11,7 @@ import remoting
 from case_offset import lead_with
 from cluster import Cluster, check, wait_for
 from e2e import MODE, Skipped, case
-from failover import bring_back, insist, kill_leader, leader_connection, read_back, send_until
+from failover import alone, bring_back, insist, kill_leader, leader_connection, read_back, send_until
 from process import memory_kb
 
 
@@ -205,15 +205,9 @@ def delay_while_nobody_can_store():
         unknown = set()
         expected = numbered(cluster, 200, unknown)
         leader = cluster.leader()
-        others = [cluster.pid(node) for node in range(3) if node != leader]
         before = len(cluster.output(leader))
-        try:
-            for pid in others:
-                os.kill(pid, signal.SIGSTOP)
+        with alone(cluster, leader):
             time.sleep(1 + seconds)
-        finally:
-            for pid in others:
-                os.kill(pid, signal.SIGCONT)
         wait_for("all to arrive", 20, lambda: count_of(cluster) >= 200 and set(expected) <= set(bodies(cluster)))
         time.sleep(0.5)
         found = bodies(cluster, unknown)

@@ -1,8 +1,6 @@
 """Every name of the runtime table (28) after traffic that is known: each value equals the count, or lies in a stated range and moves."""
 import json
-import os
 import re
-import signal
 import time
 
 import remoting
@@ -10,6 +8,7 @@ from case_clients import heart_beat
 from case_transaction import COMMIT, END, Half, end_fields, half_fields
 from cluster import Cluster, check, wait_for
 from e2e import MODE, Skipped, case
+from failover import alone
 from odd_machine import CLOCK_MS, READ_MS, SYNC_MS, OddMachine
 
 KEY_QUERY, UPDATE_CONFIG, RUNTIME = 12, 25, 28
@@ -102,18 +101,12 @@ def every_runtime_figure_moves():
 
             # The quorum is away: a send, and the end of a transaction.
             half = Half(client.request(remoting.SEND_V2, half_fields(0, "K"), b"half"))
-            followers = [cluster.pid(node) for node in range(3) if node != leader]
-            try:
-                for pid in followers:
-                    os.kill(pid, signal.SIGSTOP)
+            with alone(cluster, leader):
                 send = client.send(remoting.SEND_V2, remoting.send_fields("T", 0), b"y" * 1000)
                 end = client.send(END, end_fields(half, COMMIT))
                 seen("what waits for the quorum", sendThreadPoolQueueSize=lambda text: text == "1", EndTransactionQueueSize=lambda text: text == "1",
                      sendThreadPoolQueueHeadWaitTimeMills=lambda text: int(text) > 50, dispatchBehindBytes=lambda text: int(text) > 1000)
                 answers = [client.answer(send), client.answer(end)]
-            finally:
-                for pid in followers:
-                    os.kill(pid, signal.SIGCONT)
             check([answer.code for answer in answers] == [14, 14], f"{answers}")
             check(table(other)["putMessageFailedTimes"] == "1", "the send that got no quorum")
             seen("all is done", EndTransactionQueueSize=lambda text: text == "0", sendThreadPoolQueueSize=lambda text: text == "0",

@@ -1,5 +1,6 @@
-"""Kills of the leader, and where in the life of a message each one fell."""
+"""Nodes that stand still, kills of the leader, where in the life of a message each one fell, and clients that outlive all that."""
 import collections
+import contextlib
 import os
 import signal
 import threading
@@ -21,21 +22,33 @@ class Death:
         return due_ms < self.died_ms and stored_ms >= self.stopped_ms
 
 
+@contextlib.contextmanager
+def standing_still(cluster, *nodes):
+    """Meanwhile these nodes neither hear nor say anything, and their connections stay."""
+    pids = [cluster.pid(node) for node in nodes]
+    try:
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+def alone(cluster, node):
+    """All others stand still."""
+    return standing_still(cluster, *(other for other in range(cluster.nodes) if other != node))
+
+
 def kill_leader(cluster, node, frozen=None):
     """frozen: seconds for which its followers stand still before, so that what falls due or is decided lies with the leader alone when it dies."""
     death, pid = Death(node), cluster.pid(node)
-    others = [] if frozen is None else [cluster.pid(i) for i in range(cluster.nodes) if i != node]
-    try:
-        for other in others:
-            os.kill(other, signal.SIGSTOP)
+    with contextlib.nullcontext() if frozen is None else alone(cluster, node):
         death.stopped_ms = time.time() * 1000
         if frozen is not None:
             time.sleep(frozen)
         os.kill(pid, signal.SIGKILL)
         death.died_ms, death.died = time.time() * 1000, time.monotonic()
-    finally:
-        for other in others:
-            os.kill(other, signal.SIGCONT)
     return death
 
 
