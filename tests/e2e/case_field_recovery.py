@@ -215,7 +215,7 @@ def v12_nodes_are_equal_after_kills():
             for node in range(3):
                 with remoting.Connection(cluster.broker(node), 10.0) as connection:
                     ends.append([remoting.max_offset(connection, topic, queue) for queue in range(4) for topic in "TD"])
-            return ends[0] == ends[1] == ends[2] and ends
+            return ends[0] == ends[1] == ends[2] and cluster.all_applied()
         wait_for("equal ends", 30, same)
         time.sleep(1.5)  # what is late comes
         wait_for("equal ends", 30, same)

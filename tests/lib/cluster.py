@@ -211,6 +211,11 @@ class Cluster:
         """One number of it."""
         return int(self.runtime_table(node)[key].split()[0])
 
+    def all_applied(self):
+        """All nodes have applied what was committed before they were asked. Maximum offsets do not show that: a follower asks the leader for them."""
+        committed = max(self.runtime("raftCommitIndex", node) for node in range(self.nodes))
+        return all(self.runtime("raftAppliedIndex", node) >= committed for node in range(self.nodes))
+
     def create_topic(self, topic, queues=4):
         answer = remoting.ask(self.broker(self.leader()), remoting.CREATE_TOPIC, remoting.topic_fields(topic, queues))
         check(answer.code == 0, f"topic {topic}: {answer}")
