@@ -149,7 +149,7 @@ int new_group_force(struct env *env, const struct dledger_options *options, stru
     uint64_t last_index = (uint64_t)replica->ledger.last_index, last_term = replica->ledger.last_term;
     uint64_t newest = replica->votes.term > last_term ? replica->votes.term : last_term;
     uint64_t term = ((newest >> REPLICA_GENERATION_SHIFT) + 1) << REPLICA_GENERATION_SHIFT;
-    for (int i = 0; i < 2 && rv == 0; i++) /* both slots: what may be damaged in them is of the old group */
+    if (rv == 0)
         rv = vote_file_save(&replica->votes, term, replica->id, error);
     if (rv == 0)
         rv = append_configuration(replica, term, error);
