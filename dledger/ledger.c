@@ -56,6 +56,19 @@ int ledger_terms_add(struct ledger *ledger, uint64_t term, uint64_t index)
     return 0;
 }
 
+size_t ledger_terms_until(const struct ledger *ledger, uint64_t index)
+{
+    size_t low = 0, high = ledger->term_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (ledger->terms[middle].first_index <= index)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 uint64_t ledger_place(const struct ledger *ledger, uint64_t end_position, uint32_t size)
 {
     uint64_t left = ledger->data.file_size - end_position % ledger->data.file_size;
@@ -395,18 +408,11 @@ uint64_t ledger_term_of(const struct ledger *ledger, uint64_t index)
 {
     if (index > INT64_MAX || (int64_t)index < ledger->begin_index || (int64_t)index > ledger->last_index)
         return 0;
-    size_t low = 0, high = ledger->term_count; /* the last term with first_index <= index is at low - 1 in the end */
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (ledger->terms[middle].first_index <= index)
-            low = middle + 1;
-        else
-            high = middle;
-    }
     if (ledger->hole_count > 0 && (int64_t)index >= ledger->index_verified_from && ledger_hole_of(ledger, index) != NULL)
         return 0; /* the table was made from headers */
-    if (low > 0)
-        return ledger->terms[low - 1].term;
+    size_t rows = ledger_terms_until(ledger, index);
+    if (rows > 0)
+        return ledger->terms[rows - 1].term;
     /* Older than the table, which a checkpoint bounds. */
     uint64_t position, term;
     uint32_t size;
@@ -495,9 +501,7 @@ void ledger_fill_checkpoint(const struct ledger *ledger, int64_t committed_index
     checkpoint->committed_term = ledger_term_of(ledger, (uint64_t)committed_index);
     checkpoint->committed_end_position = committed_end;
     checkpoint->committed_chain = committed_chain;
-    size_t end = ledger->term_count;
-    while (end > 0 && ledger->terms[end - 1].first_index > (uint64_t)committed_index)
-        end--;
+    size_t end = ledger_terms_until(ledger, (uint64_t)committed_index);
     size_t begin = end > CHECKPOINT_TERMS_MAX ? end - CHECKPOINT_TERMS_MAX : 0;
     /* Where a term begins behind damage is not known: the next start looks at the entries. */
     for (size_t i = begin; i < end; i++) {

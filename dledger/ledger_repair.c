@@ -132,10 +132,8 @@ uint64_t ledger_hole_anchor(const struct ledger *ledger, const struct ledger_hol
  * term say which entry it is, and the table of terms does not come from there. */
 static bool term_fits(const struct ledger *ledger, uint64_t index, uint64_t term)
 {
-    size_t at = ledger->term_count;
-    while (at > 0 && ledger->terms[at - 1].first_index > index)
-        at--;
-    return at == 0 || ledger->terms[at - 1].term == term;
+    size_t rows = ledger_terms_until(ledger, index);
+    return rows == 0 || ledger->terms[rows - 1].term == term;
 }
 
 /* Entry `index` as its index unit tells, with a body that is whole; its header is not proved. */
@@ -347,9 +345,7 @@ int ledger_find_terms(struct ledger *ledger)
 /* The entries of a hole may be of terms that the table does not have: it was made from headers. */
 static int set_term(struct ledger *ledger, uint64_t index, uint64_t term)
 {
-    size_t at = 0;
-    while (at < ledger->term_count && ledger->terms[at].first_index <= index)
-        at++;
+    size_t at = ledger_terms_until(ledger, index);
     /* Below the table, which a checkpoint bounds, entries tell their terms themselves: a row for one of them would speak for all up to the table. */
     if (at == 0 && ledger->term_count > 0 && index >= (uint64_t)ledger->begin_index && ledger->terms[0].term != term)
         return 0;
