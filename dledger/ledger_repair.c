@@ -32,6 +32,12 @@ const struct ledger_hole *ledger_hole_of(const struct ledger *ledger, uint64_t i
     return NULL;
 }
 
+static struct ledger_hole *hole_to_change(struct ledger *ledger, uint64_t index)
+{
+    const struct ledger_hole *hole = ledger_hole_of(ledger, index);
+    return hole == NULL ? NULL : &ledger->holes[hole - ledger->holes];
+}
+
 bool ledger_is_damaged(const struct ledger *ledger, uint64_t position, uint64_t size)
 {
     for (uint32_t i = 0; i < ledger->hole_count; i++) {
@@ -144,6 +150,16 @@ static bool sound_at(const struct ledger *ledger, uint64_t index, struct ledger_
            ledger_entry_body_ok(entry, bytes + LEDGER_ENTRY_HEADER_SIZE);
 }
 
+/* The first sound entry from index on, last_index + 1 when there is none. *position: where it begins, or the log ends. */
+static uint64_t next_sound(const struct ledger *ledger, uint64_t index, uint64_t *position)
+{
+    struct ledger_entry entry;
+    while ((int64_t)index <= ledger->last_index && !sound_at(ledger, index, &entry))
+        index++;
+    *position = (int64_t)index <= ledger->last_index ? entry.position : ledger->end_position;
+    return index;
+}
+
 /* From the end of the segment's last entry: what an append would have left there. */
 static int write_filler(struct ledger *ledger, uint64_t position)
 {
@@ -226,10 +242,9 @@ uint64_t ledger_verify(struct ledger *ledger, uint64_t index, uint64_t last, uin
             first--;
             end = before.position;
         }
-        do
-            index++;
-        while ((int64_t)index <= ledger->last_index && !sound_at(ledger, index, &entry));
-        ledger_add_hole(ledger, first, index - 1, end, (int64_t)index <= ledger->last_index ? entry.position : ledger->end_position);
+        uint64_t hole_end;
+        index = next_sound(ledger, index + 1, &hole_end);
+        ledger_add_hole(ledger, first, index - 1, end, hole_end);
         chain_known = false;
     }
     return index;
@@ -403,14 +418,14 @@ static int write_entry(struct ledger *ledger, const struct ledger_entry *entry, 
 
 void ledger_doubt_before(struct ledger *ledger, uint64_t first, uint64_t from)
 {
-    struct ledger_hole *hole = (struct ledger_hole *)(uintptr_t)ledger_hole_of(ledger, first);
+    struct ledger_hole *hole = hole_to_change(ledger, first);
     if (hole != NULL && from < hole->doubt)
         hole->doubt = from;
 }
 
 bool ledger_widen_to_doubt(struct ledger *ledger, uint64_t first)
 {
-    struct ledger_hole *hole = (struct ledger_hole *)(uintptr_t)ledger_hole_of(ledger, first);
+    struct ledger_hole *hole = hole_to_change(ledger, first);
     uint64_t end = 0;
     uint32_t chain;
     if (hole == NULL || hole->doubt >= hole->first || (hole->doubt > 0 && !ledger_end_of(ledger, hole->doubt - 1, &end, &chain)))
@@ -421,20 +436,18 @@ bool ledger_widen_to_doubt(struct ledger *ledger, uint64_t first)
 
 void ledger_distrust_anchor(struct ledger *ledger, uint64_t first)
 {
-    struct ledger_hole *hole = (struct ledger_hole *)(uintptr_t)ledger_hole_of(ledger, first);
-    struct ledger_entry entry = {0};
-    uint64_t index;
+    struct ledger_hole *hole = hole_to_change(ledger, first);
+    uint64_t index, end;
 
     if (hole == NULL || (int64_t)hole->last >= ledger->last_index)
         return;
-    for (index = hole->last + 2; (int64_t)index <= ledger->last_index && !sound_at(ledger, index, &entry); index++)
-        ;
-    ledger_add_hole(ledger, hole->first, index - 1, hole->position, (int64_t)index <= ledger->last_index ? entry.position : ledger->end_position);
+    index = next_sound(ledger, hole->last + 2, &end);
+    ledger_add_hole(ledger, hole->first, index - 1, hole->position, end);
 }
 
 int ledger_repair(struct ledger *ledger, uint64_t first, const uint8_t *run, size_t size, uint32_t count, struct error *error)
 {
-    const struct ledger_hole *hole = ledger_hole_of(ledger, first);
+    struct ledger_hole *hole = hole_to_change(ledger, first);
     uint64_t end = 0, anchor_term;
     uint32_t chain = 0;
     struct mapped_file *dirty = NULL;
@@ -494,29 +507,27 @@ int ledger_repair(struct ledger *ledger, uint64_t first, const uint8_t *run, siz
     if (rv != 0)
         return error_set(error, rv, "%s", rv == ERROR_IO ? ledger->failure.message : error_text(rv));
 
-    struct ledger_hole *mutable = &ledger->holes[hole - ledger->holes];
     uint64_t next = first + count;
-    if (next <= mutable->last) {
-        mutable->first = mutable->doubt = next;
-        mutable->position = end;
-        mutable->refused = 0;
+    if (next <= hole->last) {
+        hole->first = hole->doubt = next;
+        hole->position = end;
+        hole->refused = 0;
         return 0;
     }
-    uint64_t behind = mutable->last + 1;
-    uint64_t hole_end = mutable->end;
+    uint64_t behind = hole->last + 1;
+    uint64_t hole_end = hole->end;
     /* A run does not reach into the next segment: what leads there has to be written too. */
     if (next == behind && end != hole_end && (int64_t)behind <= ledger->last_index) {
         if (hole_end % ledger->data.file_size != 0 || hole_end - end >= ledger->data.file_size) {
-            ledger_distrust_anchor(ledger, mutable->first);
+            ledger_distrust_anchor(ledger, first);
             return error_set(error, ERROR_BUSY, "entry %llu is not where it belongs", (unsigned long long)behind);
         }
         rv = write_filler(ledger, end);
         if (rv != 0)
             return error_set(error, rv, "%s", ledger->failure.message);
     }
-    uint32_t place = (uint32_t)(hole - ledger->holes);
-    memmove(mutable, mutable + 1, (ledger->hole_count - place - 1) * sizeof *mutable);
     ledger->hole_count--;
+    memmove(hole, hole + 1, (size_t)(ledger->holes + ledger->hole_count - hole) * sizeof *hole);
     /* Does what stands behind continue the chain? */
     if ((int64_t)behind <= ledger->last_index)
         ledger_verify(ledger, behind, behind + 1, UINT64_MAX);
