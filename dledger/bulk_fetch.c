@@ -51,6 +51,12 @@ static void enter(struct bulk_fetch *fetch, enum bulk_state state)
     fetch->due_us = replica_now_us(fetch->replica);
 }
 
+static void ask_again(struct bulk_fetch *fetch)
+{
+    enter(fetch, BULK_ASKING);
+    fetch->due_us += RETRY_US;
+}
+
 static struct bulk_fetch *fetch_of(struct replica_job *job)
 {
     return (struct bulk_fetch *)(void *)((char *)job - offsetof(struct bulk_fetch, job));
@@ -92,6 +98,11 @@ static void open_staging(struct replica_job *job)
     }
 }
 
+static bool holds_entries(const struct bulk_fetch *fetch)
+{
+    return fetch->opened && fetch->staging.last_index >= fetch->staging.begin_index;
+}
+
 static void close_staging(struct bulk_fetch *fetch)
 {
     if (fetch->opened)
@@ -109,7 +120,7 @@ static void staging_opened(struct replica_job *job)
         return;
     }
     fetch->wipe = false;
-    if (fetch->staging.last_index >= fetch->staging.begin_index && fetch->staging.last_index >= 0)
+    if (holds_entries(fetch))
         LOG_INFO("entries %lld to %lld were fetched before", (long long)fetch->staging.begin_index, (long long)fetch->staging.last_index);
     enter(fetch, BULK_ASKING);
 }
@@ -125,12 +136,6 @@ static void start_over(struct bulk_fetch *fetch, const char *why)
 }
 
 /* ---- questions ---- */
-
-static bool holds_entries(const struct bulk_fetch *fetch)
-{
-    return fetch->opened && fetch->staging.last_index >= 0 && fetch->staging.last_index >= fetch->staging.begin_index && fetch->staging.data.count > 0 &&
-           fetch->staging.end_position > mapped_file_queue_begin(&fetch->staging.data);
-}
 
 static void ask_manifest(struct bulk_fetch *fetch)
 {
@@ -207,7 +212,6 @@ void bulk_fetch_manifest(struct bulk_fetch *fetch, uint64_t from, const struct p
     if (fetch->state != BULK_ASKING || fetch->job.out)
         return;
     if ((in->flags & PEER_MANIFEST_BUSY) != 0) {
-        fetch->asked_us = 0;
         fetch->due_us = replica_now_us(fetch->replica) + RETRY_US;
         return;
     }
@@ -223,7 +227,6 @@ void bulk_fetch_manifest(struct bulk_fetch *fetch, uint64_t from, const struct p
     }
     if (fetch->replica->phase == REPLICA_RUNNING && raft_driver_last(&fetch->replica->driver) >= in->manifest_result.first_index) {
         /* Another leader kept more of the log: the ordinary way will do. */
-        fetch->asked_us = 0;
         fetch->due_us = replica_now_us(fetch->replica) + RETRY_US;
         return;
     }
@@ -368,8 +371,7 @@ static void take_metadata(struct bulk_fetch *fetch, const struct peer_message *i
     buffer_append(&fetch->metadata, body, in->body_size);
     if (fetch->metadata.failed) {
         LOG_ERROR("no memory for a metadata snapshot of %llu bytes", (unsigned long long)fetch->metadata_size);
-        enter(fetch, BULK_ASKING);
-        fetch->due_us += RETRY_US;
+        ask_again(fetch);
         return;
     }
     pace(fetch, in->body_size);
@@ -377,8 +379,7 @@ static void take_metadata(struct bulk_fetch *fetch, const struct peer_message *i
         return;
     if (!metadata_snapshot_is_good(buffer_slice(&fetch->metadata), (int64_t)fetch->last)) {
         LOG_WARN("the metadata snapshot of member %s is damaged on its way: it is fetched again", fetch->replica->members[fetch->peer - 1].id);
-        enter(fetch, BULK_ASKING);
-        fetch->due_us += RETRY_US;
+        ask_again(fetch);
         return;
     }
     if (!take_end(fetch)) /* an earlier run can have fetched all of them */
@@ -471,8 +472,7 @@ void bulk_fetch_piece(struct bulk_fetch *fetch, uint64_t from, const struct peer
         fetch->state != (metadata ? BULK_METADATA : BULK_ENTRIES))
         return;
     if ((in->flags & PEER_BULK_REFUSED) != 0) {
-        enter(fetch, BULK_ASKING);
-        fetch->due_us += RETRY_US;
+        ask_again(fetch);
     } else if (metadata && in->bulk_result.from == fetch->metadata.size) {
         take_metadata(fetch, in, body);
     } else if (!metadata) {
@@ -529,7 +529,6 @@ void bulk_fetch_tick(struct bulk_fetch *fetch, uint64_t now)
         break;
     case BULK_ASKING:
         ask_manifest(fetch);
-        fetch->asked_us = now;
         fetch->due_us = now + RETRY_US;
         break;
     case BULK_METADATA:
@@ -561,11 +560,8 @@ uint64_t bulk_fetch_deadline_us(const struct bulk_fetch *fetch)
 
 void bulk_fetch_progress(const struct bulk_fetch *fetch, uint64_t *bytes, uint64_t *of)
 {
-    bool comes = fetch->opened && !fetch->job.out && fetch->state >= BULK_METADATA;
-
-    comes = comes || (fetch->opened && fetch->state >= BULK_SYNCING);
     *bytes = *of = 0;
-    if (!comes)
+    if (fetch->state < BULK_METADATA || !fetch->opened) /* the state first: a job may be opening what is here */
         return;
     uint64_t begin = fetch->staging.data.count > 0 ? mapped_file_queue_begin(&fetch->staging.data) : fetch->first_position;
     *bytes = fetch->staging.end_position > begin ? fetch->staging.end_position - begin : 0;

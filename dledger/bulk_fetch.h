@@ -61,7 +61,7 @@ struct bulk_fetch {
     int result;
 
     uint64_t due_us;   /* when to ask (again) */
-    uint64_t asked_us; /* when the question that is out was asked, 0 = none is */
+    uint64_t asked_us; /* when the piece that is out was asked for, 0 = none is */
     uint32_t unanswered;
     uint64_t told_us; /* when progress was logged last */
     uint64_t begun_us;
