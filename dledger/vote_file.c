@@ -48,29 +48,16 @@ static bool decode(const uint8_t slot[RECORD_SIZE], uint64_t *sequence, uint64_t
     return true;
 }
 
-static int parent_of(const char *path, char dir[PATH_MAX])
-{
-    const char *slash = strrchr(path, '/');
-    size_t size = slash == NULL ? 0 : slash == path ? 1 : (size_t)(slash - path);
-    if (size >= PATH_MAX)
-        return -ENAMETOOLONG;
-    memcpy(dir, path, size);
-    if (size == 0)
-        dir[size++] = '.';
-    dir[size] = '\0';
-    return 0;
-}
-
 static int create(struct env *env, const char *path, struct error *error)
 {
-    char unfinished[PATH_MAX], dir[PATH_MAX], above[PATH_MAX];
+    char unfinished[PATH_MAX], dir[PATH_MAX];
     uint8_t both[2 * SLOT_SIZE] = {0};
     struct env_file *file;
     int n = snprintf(unfinished, sizeof unfinished, "%s.new", path);
     if (n < 0 || n >= (int)sizeof unfinished)
         return error_set(error, ERROR_INVALID, "%s: the path is too long", path);
     encode(both, 1, 0, 0);
-    int rv = parent_of(path, dir);
+    int rv = env_parent(path, dir);
     if (rv == 0)
         rv = env->ops->make_dir(env, dir);
     if (rv == 0)
@@ -87,9 +74,7 @@ static int create(struct env *env, const char *path, struct error *error)
         rv = env->ops->sync_dir(env, dir);
     /* The directory may be as new as the file. */
     if (rv == 0)
-        rv = parent_of(dir, above);
-    if (rv == 0)
-        rv = env->ops->sync_dir(env, above);
+        rv = env_sync_parent(env, dir);
     if (rv == 0)
         return 0;
     return error_set(error, rv == -ENOSPC || rv == -EDQUOT ? ERROR_NO_SPACE : ERROR_IO, "create vote file %s: %s", path, strerror(-rv));

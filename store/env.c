@@ -463,16 +463,22 @@ void env_real_init(struct env *env)
     env->context = NULL;
 }
 
+int env_parent(const char *path, char dir[PATH_MAX])
+{
+    const char *slash = strrchr(path, '/');
+    size_t size = slash == NULL ? 0 : slash == path ? 1 : (size_t)(slash - path);
+    if (size >= PATH_MAX)
+        return -ENAMETOOLONG;
+    memcpy(dir, path, size);
+    if (size == 0)
+        dir[size++] = '.';
+    dir[size] = '\0';
+    return 0;
+}
+
 int env_sync_parent(struct env *env, const char *path)
 {
     char dir[PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    if (slash == NULL)
-        return env->ops->sync_dir(env, ".");
-    size_t size = slash == path ? 1 : (size_t)(slash - path);
-    if (size >= sizeof dir)
-        return -ENAMETOOLONG;
-    memcpy(dir, path, size);
-    dir[size] = '\0';
-    return env->ops->sync_dir(env, dir);
+    int rv = env_parent(path, dir);
+    return rv == 0 ? env->ops->sync_dir(env, dir) : rv;
 }

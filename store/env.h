@@ -6,6 +6,7 @@
 #define LEDGERMQ_STORE_ENV_H
 
 #include <errno.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -117,6 +118,8 @@ static inline uint64_t env_random(struct env *env)
     return env->ops->random(env);
 }
 
+/* The directory that a path is in, "." when it names none. 0 or -ENAMETOOLONG. */
+int env_parent(const char *path, char dir[PATH_MAX]);
 /* Makes the name of a file durable: syncs the directory that it is in. */
 int env_sync_parent(struct env *env, const char *path);
 

@@ -19,15 +19,6 @@ static bool with_suffix(const char *path, const char *suffix, char out[PATH_MAX]
     return n > 0 && n < PATH_MAX;
 }
 
-static void directory_of(const char *path, char out[PATH_MAX])
-{
-    const char *slash = strrchr(path, '/');
-    if (slash == NULL)
-        snprintf(out, PATH_MAX, ".");
-    else
-        snprintf(out, PATH_MAX, "%.*s", slash == path ? 1 : (int)(slash - path), path);
-}
-
 static int write_beside(struct env *env, const char *temporary, struct slice content)
 {
     struct env_file *file;
@@ -50,8 +41,10 @@ int state_file_write(struct env *env, const char *path, struct slice content, st
     char temporary[PATH_MAX], backup[PATH_MAX], dir[PATH_MAX];
     if (!with_suffix(path, ".tmp", temporary) || !with_suffix(path, ".bak", backup))
         return fail(error, -ENAMETOOLONG, "write", path);
-    directory_of(path, dir);
-    int rv = write_beside(env, temporary, content);
+    int rv = env_parent(path, dir);
+    if (rv != 0)
+        return fail(error, rv, "write", path);
+    rv = write_beside(env, temporary, content);
     if (rv == -ENOENT) {
         rv = env->ops->make_dir(env, dir);
         if (rv == 0)
@@ -134,7 +127,8 @@ int state_file_remove(struct env *env, const char *path, struct error *error)
         if (rv != 0 && rv != -ENOENT)
             return fail(error, rv, "remove", name);
     }
-    directory_of(path, name);
-    int rv = env->ops->sync_dir(env, name);
+    int rv = env_parent(path, name);
+    if (rv == 0)
+        rv = env->ops->sync_dir(env, name);
     return rv == 0 || rv == -ENOENT ? 0 : fail(error, rv, "sync", name);
 }
