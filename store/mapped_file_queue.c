@@ -474,7 +474,10 @@ static int dir_changed(struct mapped_file_queue *queue)
     }
     if (SEEDED_BUG(DIR_NOT_SYNCED))
         return 0;
-    return queue->env->ops->sync_dir(queue->env, queue->dir);
+    int rv = queue->env->ops->sync_dir(queue->env, queue->dir);
+    if (rv == 0)
+        queue->removed = false;
+    return rv;
 }
 
 int mapped_file_queue_add(struct mapped_file_queue *queue, uint64_t position, struct mapped_file **out, struct error *error)
