@@ -40,28 +40,28 @@ void ledger_index_unit_encode(uint8_t unit[LEDGER_INDEX_UNIT], const struct ledg
     store_u64(unit + 24, entry->term);
 }
 
-int ledger_terms_add(struct ledger *ledger, uint64_t term, uint64_t index)
+int ledger_terms_add(struct ledger_terms *terms, uint64_t term, uint64_t index)
 {
-    if (ledger->term_count > 0 && ledger->terms[ledger->term_count - 1].term == term)
+    if (terms->count > 0 && terms->rows[terms->count - 1].term == term)
         return 0;
-    if (ledger->term_count == ledger->term_capacity) {
-        size_t capacity = ledger->term_capacity == 0 ? 64 : ledger->term_capacity * 2;
-        struct ledger_term *terms = capacity > TERMS_MAX ? NULL : realloc(ledger->terms, capacity * sizeof *terms);
-        if (terms == NULL)
+    if (terms->count == terms->capacity) {
+        size_t capacity = terms->capacity == 0 ? 64 : terms->capacity * 2;
+        struct ledger_term *rows = capacity > TERMS_MAX ? NULL : realloc(terms->rows, capacity * sizeof *rows);
+        if (rows == NULL)
             return ERROR_NO_MEMORY;
-        ledger->terms = terms;
-        ledger->term_capacity = capacity;
+        terms->rows = rows;
+        terms->capacity = capacity;
     }
-    ledger->terms[ledger->term_count++] = (struct ledger_term){term, index};
+    terms->rows[terms->count++] = (struct ledger_term){term, index};
     return 0;
 }
 
-size_t ledger_terms_until(const struct ledger *ledger, uint64_t index)
+size_t ledger_terms_until(const struct ledger_terms *terms, uint64_t index)
 {
-    size_t low = 0, high = ledger->term_count;
+    size_t low = 0, high = terms->count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (ledger->terms[middle].first_index <= index)
+        if (terms->rows[middle].first_index <= index)
             low = middle + 1;
         else
             high = middle;
@@ -188,7 +188,7 @@ int ledger_append(struct ledger *ledger, const uint8_t *run, size_t size, uint32
             part_position = entry.position;
             part_at = at;
         }
-        if (ledger_terms_add(ledger, entry.term, entry.index) != 0)
+        if (ledger_terms_add(&ledger->terms, entry.term, entry.index) != 0)
             return ledger_fail(ledger, -ENOMEM, "table of terms of", NULL, 0);
         ledger_index_unit_encode(ledger_index_unit(ledger, entry.index), &entry);
         previous_end = entry.position + entry_size;
@@ -218,7 +218,7 @@ int ledger_begin_at(struct ledger *ledger, uint64_t index, uint64_t position, st
     ledger->last_index = (int64_t)index - 1;
     ledger->last_term = 0;
     ledger->last_chain = 0;
-    ledger->term_count = 0;
+    ledger->terms.count = 0;
     ledger->end_position = ledger->reserved_end = position;
     ledger->index_reserved_end = index * LEDGER_INDEX_UNIT;
     ledger->index_verified_from = (int64_t)index;
@@ -311,8 +311,8 @@ int ledger_truncate(struct ledger *ledger, uint64_t first_removed)
     ledger->end_position = new_end;
     if (ledger->reserved_end > file_end)
         ledger->reserved_end = file_end;
-    while (ledger->term_count > 0 && ledger->terms[ledger->term_count - 1].first_index >= first_removed)
-        ledger->term_count--;
+    while (ledger->terms.count > 0 && ledger->terms.rows[ledger->terms.count - 1].first_index >= first_removed)
+        ledger->terms.count--;
     if (ledger->index_verified_from > ledger->last_index + 1)
         ledger->index_verified_from = ledger->last_index + 1;
     if (ledger->known_index > ledger->last_index)
@@ -410,9 +410,9 @@ uint64_t ledger_term_of(const struct ledger *ledger, uint64_t index)
         return 0;
     if (ledger->hole_count > 0 && (int64_t)index >= ledger->index_verified_from && ledger_hole_of(ledger, index) != NULL)
         return 0; /* the table was made from headers */
-    size_t rows = ledger_terms_until(ledger, index);
+    size_t rows = ledger_terms_until(&ledger->terms, index);
     if (rows > 0)
-        return ledger->terms[rows - 1].term;
+        return ledger->terms.rows[rows - 1].term;
     /* Older than the table, which a checkpoint bounds. */
     uint64_t position, term;
     uint32_t size;
@@ -501,17 +501,17 @@ void ledger_fill_checkpoint(const struct ledger *ledger, int64_t committed_index
     checkpoint->committed_term = ledger_term_of(ledger, (uint64_t)committed_index);
     checkpoint->committed_end_position = committed_end;
     checkpoint->committed_chain = committed_chain;
-    size_t end = ledger_terms_until(ledger, (uint64_t)committed_index);
+    size_t end = ledger_terms_until(&ledger->terms, (uint64_t)committed_index);
     size_t begin = end > CHECKPOINT_TERMS_MAX ? end - CHECKPOINT_TERMS_MAX : 0;
     /* Where a term begins behind damage is not known: the next start looks at the entries. */
     for (size_t i = begin; i < end; i++) {
-        if (ledger->terms[i].first_index > (uint64_t)ledger->begin_index && ledger_hole_of(ledger, ledger->terms[i].first_index - 1) != NULL)
+        if (ledger->terms.rows[i].first_index > (uint64_t)ledger->begin_index && ledger_hole_of(ledger, ledger->terms.rows[i].first_index - 1) != NULL)
             begin = i + 1;
     }
     if (begin == end)
         checkpoint->terms[checkpoint->term_count++] = (struct checkpoint_term){checkpoint->committed_term, (uint64_t)committed_index};
     for (size_t i = begin; i < end; i++)
-        checkpoint->terms[checkpoint->term_count++] = (struct checkpoint_term){ledger->terms[i].term, ledger->terms[i].first_index};
+        checkpoint->terms[checkpoint->term_count++] = (struct checkpoint_term){ledger->terms.rows[i].term, ledger->terms.rows[i].first_index};
 }
 
 int ledger_trim(struct ledger *ledger, uint64_t position, struct error *error)
@@ -536,14 +536,14 @@ int ledger_trim(struct ledger *ledger, uint64_t position, struct error *error)
     ledger->begin_index = (int64_t)first.index;
     ledger_trim_holes(ledger, begin);
     size_t gone = 0;
-    while (gone + 1 < ledger->term_count && ledger->terms[gone + 1].first_index <= first.index)
+    while (gone + 1 < ledger->terms.count && ledger->terms.rows[gone + 1].first_index <= first.index)
         gone++;
     if (gone > 0) {
-        ledger->term_count -= gone;
-        memmove(ledger->terms, ledger->terms + gone, ledger->term_count * sizeof ledger->terms[0]);
+        ledger->terms.count -= gone;
+        memmove(ledger->terms.rows, ledger->terms.rows + gone, ledger->terms.count * sizeof ledger->terms.rows[0]);
     }
-    if (ledger->term_count > 0 && ledger->terms[0].first_index < first.index)
-        ledger->terms[0].first_index = first.index;
+    if (ledger->terms.count > 0 && ledger->terms.rows[0].first_index < first.index)
+        ledger->terms.rows[0].first_index = first.index;
     if (rv != 0)
         return rv;
     return mapped_file_queue_trim(&ledger->index, first.index * LEDGER_INDEX_UNIT, error);
@@ -557,7 +557,7 @@ void ledger_close(struct ledger *ledger)
     mapped_file_queue_close(&ledger->data);
     mapped_file_queue_close(&ledger->index);
     pthread_mutex_destroy(&ledger->reserve_lock);
-    free(ledger->terms);
+    free(ledger->terms.rows);
     free(ledger->dir);
     memset(ledger, 0, sizeof *ledger);
 }

@@ -28,6 +28,12 @@ struct ledger_term {
     uint64_t first_index; /* first retained index of that term */
 };
 
+/* One row per retained term, ascending. */
+struct ledger_terms {
+    struct ledger_term *rows;
+    size_t count, capacity;
+};
+
 /* Entries that are known to be damaged here. They are not served, and written again with what the other members have. */
 struct ledger_hole {
     uint64_t first, last; /* indexes */
@@ -53,8 +59,7 @@ struct ledger {
     uint64_t reserved_end; /* appends up to here cannot run out of room */
     bool reserving;        /* a reservation job is out */
 
-    struct ledger_term *terms; /* one per retained term, ascending */
-    size_t term_count, term_capacity;
+    struct ledger_terms terms;
 
     struct ledger_hole holes[LEDGER_HOLES_MAX]; /* ascending */
     uint32_t hole_count;

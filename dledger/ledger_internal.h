@@ -30,9 +30,9 @@ static inline uint8_t *ledger_index_unit(const struct ledger *ledger, uint64_t i
 void ledger_index_unit_encode(uint8_t unit[LEDGER_INDEX_UNIT], const struct ledger_entry *entry);
 
 /* Adds a term that begins at index unless it is the last one already. 0 or ERROR_NO_MEMORY. */
-int ledger_terms_add(struct ledger *ledger, uint64_t term, uint64_t index);
-/* How many rows of the table of terms begin at index or before it: the last of them tells its term. */
-size_t ledger_terms_until(const struct ledger *ledger, uint64_t index);
+int ledger_terms_add(struct ledger_terms *terms, uint64_t term, uint64_t index);
+/* How many rows begin at index or before it: the last of them tells its term. */
+size_t ledger_terms_until(const struct ledger_terms *terms, uint64_t index);
 /* Completes a table that begins later than the log, from the entries. 0 or ERROR_NO_MEMORY. */
 int ledger_find_terms(struct ledger *ledger);
 /* Notes that first..last are damaged. */

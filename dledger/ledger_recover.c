@@ -509,7 +509,7 @@ static int take_entries(struct ledger *ledger, uint64_t first, uint64_t position
         } else {
             ledger->index_reserved_end = (index + 1) * LEDGER_INDEX_UNIT;
         }
-        rv = ledger_terms_add(ledger, entry.term, index);
+        rv = ledger_terms_add(&ledger->terms, entry.term, index);
         if (rv != 0)
             return error_set(error, rv, "%s: no memory for the table of terms", ledger->dir);
         end = entry.position + ledger_entry_size(&entry);
@@ -526,7 +526,7 @@ static int take_checkpoint_terms(struct ledger *ledger, const struct checkpoint 
             continue;
         if (first < (uint64_t)ledger->begin_index)
             first = (uint64_t)ledger->begin_index;
-        if (ledger_terms_add(ledger, checkpoint->terms[i].term, first) != 0)
+        if (ledger_terms_add(&ledger->terms, checkpoint->terms[i].term, first) != 0)
             return error_set(error, ERROR_NO_MEMORY, "%s: no memory for the table of terms", ledger->dir);
     }
     return 0;
@@ -749,7 +749,7 @@ close_data:
     mapped_file_queue_close(&ledger->data);
 free_ledger:
     pthread_mutex_destroy(&ledger->reserve_lock);
-    free(ledger->terms);
+    free(ledger->terms.rows);
     free(ledger->dir);
     memset(ledger, 0, sizeof *ledger);
     return rv;

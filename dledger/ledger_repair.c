@@ -138,8 +138,8 @@ uint64_t ledger_hole_anchor(const struct ledger *ledger, const struct ledger_hol
  * term say which entry it is, and the table of terms does not come from there. */
 static bool term_fits(const struct ledger *ledger, uint64_t index, uint64_t term)
 {
-    size_t rows = ledger_terms_until(ledger, index);
-    return rows == 0 || ledger->terms[rows - 1].term == term;
+    size_t rows = ledger_terms_until(&ledger->terms, index);
+    return rows == 0 || ledger->terms.rows[rows - 1].term == term;
 }
 
 /* Entry `index` as its index unit tells, with a body that is whole; its header is not proved. */
@@ -289,29 +289,8 @@ static bool sound_term_at(const struct ledger *ledger, uint64_t index, uint64_t 
     return true;
 }
 
-struct found_terms {
-    struct ledger_term *rows;
-    size_t count, capacity;
-};
-
-static int add_term(struct found_terms *found, uint64_t term, uint64_t index)
-{
-    if (found->count > 0 && found->rows[found->count - 1].term == term)
-        return 0;
-    if (found->count == found->capacity) {
-        size_t capacity = found->capacity == 0 ? 64 : found->capacity * 2;
-        struct ledger_term *rows = realloc(found->rows, capacity * sizeof *rows);
-        if (rows == NULL)
-            return ERROR_NO_MEMORY;
-        found->rows = rows;
-        found->capacity = capacity;
-    }
-    found->rows[found->count++] = (struct ledger_term){term, index};
-    return 0;
-}
-
 /* Adds the terms that begin behind low and up to high: of both the terms are known. */
-static int add_terms_between(struct found_terms *found, const struct ledger *ledger, uint64_t low, uint64_t low_term, uint64_t high, uint64_t high_term)
+static int add_terms_between(struct ledger_terms *found, const struct ledger *ledger, uint64_t low, uint64_t low_term, uint64_t high, uint64_t high_term)
 {
     uint64_t middle = low + (high - low) / 2, at = middle, term = 0;
     if (low_term >= high_term)
@@ -323,35 +302,31 @@ static int add_terms_between(struct found_terms *found, const struct ledger *led
             at--;
     }
     if (at <= low || at >= high)
-        return add_term(found, high_term, high);
+        return ledger_terms_add(found, high_term, high);
     int rv = add_terms_between(found, ledger, low, low_term, at, term);
     return rv == 0 ? add_terms_between(found, ledger, at, term, high, high_term) : rv;
 }
 
 int ledger_find_terms(struct ledger *ledger)
 {
-    struct ledger_term *known = ledger->terms;
-    size_t count = ledger->term_count;
-    struct found_terms found = {0};
+    struct ledger_terms known = ledger->terms, found = {0};
     uint64_t first = (uint64_t)ledger->begin_index, term;
     int rv = 0;
 
-    if (count == 0 || known[0].first_index <= first)
+    if (known.count == 0 || known.rows[0].first_index <= first)
         return 0;
-    ledger->term_count = 0; /* entries are not measured by a table that is being made from them */
-    while (first < known[0].first_index && !sound_term_at(ledger, first, &term))
+    ledger->terms.count = 0; /* entries are not measured by a table that is being made from them */
+    while (first < known.rows[0].first_index && !sound_term_at(ledger, first, &term))
         first++;
-    if (first < known[0].first_index) {
-        rv = add_term(&found, term, first);
+    if (first < known.rows[0].first_index) {
+        rv = ledger_terms_add(&found, term, first);
         if (rv == 0)
-            rv = add_terms_between(&found, ledger, first, term, known[0].first_index, known[0].term);
+            rv = add_terms_between(&found, ledger, first, term, known.rows[0].first_index, known.rows[0].term);
     }
-    for (size_t i = 0; i < count && rv == 0; i++)
-        rv = add_term(&found, known[i].term, known[i].first_index);
-    ledger->terms = found.rows;
-    ledger->term_count = found.count;
-    ledger->term_capacity = found.capacity;
-    free(known);
+    for (size_t i = 0; i < known.count && rv == 0; i++)
+        rv = ledger_terms_add(&found, known.rows[i].term, known.rows[i].first_index);
+    ledger->terms = found;
+    free(known.rows);
     return rv;
 }
 
@@ -360,21 +335,21 @@ int ledger_find_terms(struct ledger *ledger)
 /* The entries of a hole may be of terms that the table does not have: it was made from headers. */
 static int set_term(struct ledger *ledger, uint64_t index, uint64_t term)
 {
-    size_t at = ledger_terms_until(ledger, index);
+    size_t at = ledger_terms_until(&ledger->terms, index);
     /* Below the table, which a checkpoint bounds, entries tell their terms themselves: a row for one of them would speak for all up to the table. */
-    if (at == 0 && ledger->term_count > 0 && index >= (uint64_t)ledger->begin_index && ledger->terms[0].term != term)
+    if (at == 0 && ledger->terms.count > 0 && index >= (uint64_t)ledger->begin_index && ledger->terms.rows[0].term != term)
         return 0;
-    if (at > 0 && ledger->terms[at - 1].first_index == index && ledger->terms[at - 1].term != term) {
+    if (at > 0 && ledger->terms.rows[at - 1].first_index == index && ledger->terms.rows[at - 1].term != term) {
         /* A row that was made from what stood here before. */
-        struct ledger_term *row = &ledger->terms[at - 1];
-        uint64_t next = at < ledger->term_count ? ledger->terms[at].first_index : (uint64_t)ledger->last_index + 1;
-        bool of_next = at < ledger->term_count && ledger->terms[at].term == term;
-        bool of_previous = at > 1 && ledger->terms[at - 2].term == term;
+        struct ledger_term *row = &ledger->terms.rows[at - 1];
+        uint64_t next = at < ledger->terms.count ? ledger->terms.rows[at].first_index : (uint64_t)ledger->last_index + 1;
+        bool of_next = at < ledger->terms.count && ledger->terms.rows[at].term == term;
+        bool of_previous = at > 1 && ledger->terms.rows[at - 2].term == term;
         if (of_next)
-            ledger->terms[at].first_index = index;
+            ledger->terms.rows[at].first_index = index;
         if (of_next || (of_previous && index + 1 == next)) {
-            memmove(row, row + 1, (ledger->term_count - at) * sizeof *row);
-            ledger->term_count--;
+            memmove(row, row + 1, (ledger->terms.count - at) * sizeof *row);
+            ledger->terms.count--;
         } else if (of_previous) {
             row->first_index = index + 1;
         } else {
@@ -382,18 +357,18 @@ static int set_term(struct ledger *ledger, uint64_t index, uint64_t term)
         }
         return 0;
     }
-    if (at == 0 || ledger->terms[at - 1].term != term) {
-        if (at < ledger->term_count && ledger->terms[at].term == term) {
-            ledger->terms[at].first_index = index;
-        } else if (at < ledger->term_count) {
-            struct ledger_term last = ledger->terms[ledger->term_count - 1];
+    if (at == 0 || ledger->terms.rows[at - 1].term != term) {
+        if (at < ledger->terms.count && ledger->terms.rows[at].term == term) {
+            ledger->terms.rows[at].first_index = index;
+        } else if (at < ledger->terms.count) {
+            struct ledger_term last = ledger->terms.rows[ledger->terms.count - 1];
             /* Makes room: the last row twice, until it is moved. */
-            if (ledger_terms_add(ledger, last.term + 1, last.first_index) != 0)
+            if (ledger_terms_add(&ledger->terms, last.term + 1, last.first_index) != 0)
                 return ERROR_NO_MEMORY;
-            memmove(ledger->terms + at + 1, ledger->terms + at, (ledger->term_count - 1 - at) * sizeof *ledger->terms);
-            ledger->terms[at] = (struct ledger_term){term, index};
+            memmove(ledger->terms.rows + at + 1, ledger->terms.rows + at, (ledger->terms.count - 1 - at) * sizeof *ledger->terms.rows);
+            ledger->terms.rows[at] = (struct ledger_term){term, index};
         } else {
-            return ledger_terms_add(ledger, term, index);
+            return ledger_terms_add(&ledger->terms, term, index);
         }
     }
     return 0;

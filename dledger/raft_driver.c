@@ -59,7 +59,7 @@ static int stretch_trail(struct raft_driver *driver)
 {
     struct raft_trail *trail = &driver->raft.trail;
     const struct ledger *ledger = driver->ledger;
-    unsigned count = (unsigned)ledger->term_count;
+    unsigned count = (unsigned)ledger->terms.count;
     unsigned size = count + 8;
 
     if (count == 0)
@@ -73,11 +73,11 @@ static int stretch_trail(struct raft_driver *driver)
     trail->front = 0;
     trail->back = count;
     /* The table of terms may begin later than the log: a checkpoint bounds it. */
-    trail->offset = (raft_index)ledger->terms[0].first_index;
+    trail->offset = (raft_index)ledger->terms.rows[0].first_index;
     for (unsigned i = 0; i < count; i++) {
         /* last Raft index of a term = (first DLedger index of the next term - 1) + 1 */
-        trail->records[i].index = i + 1 < count ? ledger->terms[i + 1].first_index : raft_driver_last(driver);
-        trail->records[i].term = ledger->terms[i].term;
+        trail->records[i].index = i + 1 < count ? ledger->terms.rows[i + 1].first_index : raft_driver_last(driver);
+        trail->records[i].term = ledger->terms.rows[i].term;
     }
     return 0;
 }

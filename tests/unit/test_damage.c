@@ -137,8 +137,8 @@ START_TEST(test_log)
             close_ledger(f);
             must_open(f);
             difference = ledger_model_difference(&shorter, &f->ledger);
-            if (f->ledger.term_count > 0)
-                ck_assert_uint_eq(f->ledger.terms[0].first_index, 0); /* Raft serves those from it who are far behind */
+            if (f->ledger.terms.count > 0)
+                ck_assert_uint_eq(f->ledger.terms.rows[0].first_index, 0); /* Raft serves those from it who are far behind */
             ck_assert_msg(difference == NULL, "seed %llu, opened again: %s", (unsigned long long)seed, difference);
         }
         fixture_free(f);

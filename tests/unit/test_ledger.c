@@ -129,7 +129,7 @@ START_TEST(test_roll)
         must_equal(f);
         ck_assert_uint_gt(f->ledger.data.count, 10);
         ck_assert_uint_gt(f->ledger.index.count, 3);
-        ck_assert_uint_eq(f->ledger.term_count, 4);
+        ck_assert_uint_eq(f->ledger.terms.count, 4);
         ck_assert_int_eq(sync_all(f), (int64_t)f->model.count - 1);
         take_checkpoint(f, 400);
 
@@ -257,13 +257,13 @@ START_TEST(test_trim)
         ck_assert_int_eq(ledger_trim(&f->ledger, position, &f->error), 0);
         must_equal(f);
         ck_assert_uint_le(mapped_file_queue_begin(&f->ledger.data), position);
-        ck_assert_uint_eq(f->ledger.terms[0].first_index, (uint64_t)f->ledger.begin_index);
+        ck_assert_uint_eq(f->ledger.terms.rows[0].first_index, (uint64_t)f->ledger.begin_index);
         for (int with = 0; with < 2; with++) {
             f->checkpoint.present = with != 0 && f->ledger.begin_index <= 150;
             close_ledger(f);
             must_open(f);
             must_equal(f);
-            ck_assert_uint_eq(f->ledger.terms[0].first_index, (uint64_t)f->ledger.begin_index);
+            ck_assert_uint_eq(f->ledger.terms.rows[0].first_index, (uint64_t)f->ledger.begin_index);
         }
     }
     ck_assert_int_gt(f->ledger.begin_index, 150);
