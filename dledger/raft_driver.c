@@ -298,9 +298,7 @@ uint64_t raft_driver_leader(struct raft_driver *driver)
 
 bool raft_driver_vote_refused(struct raft_driver *driver)
 {
-    struct raft *raft = &driver->raft;
-    return driver->started && !driver->failed && raft_state(raft) == RAFT_CANDIDATE && !raft->candidate_state.in_pre_vote &&
-           driver->refused_term == raft_current_term(raft);
+    return driver->started && !driver->failed && raft_driver_stands(driver) && driver->refused_term == raft_current_term(&driver->raft);
 }
 
 bool raft_driver_is_ahead_of(struct raft_driver *driver, const struct peer_message *request)
@@ -317,8 +315,7 @@ void raft_driver_hurry(struct raft_driver *driver, uint32_t delay_ms)
     if (!driver->started || driver->failed || raft_state(raft) == RAFT_LEADER || raft_role(raft) != RAFT_VOTER)
         return;
     /* An election under way gets the time that slow disks need, unless it is lost: ours, and that of somebody else. */
-    if (raft_state(raft) == RAFT_CANDIDATE && !raft->candidate_state.in_pre_vote && delay_ms < RAFT_DRIVER_VOTE_PATIENCE_MS &&
-        !raft_driver_vote_refused(driver))
+    if (raft_driver_stands(driver) && delay_ms < RAFT_DRIVER_VOTE_PATIENCE_MS && !raft_driver_vote_refused(driver))
         delay_ms = RAFT_DRIVER_VOTE_PATIENCE_MS;
     if (now + delay_ms < driver->patient_ms)
         delay_ms = (uint32_t)(driver->patient_ms - now);
@@ -382,6 +379,19 @@ bool raft_driver_take_over(struct raft_driver *driver)
     return raft_current_term(&driver->raft) > term;
 }
 
+void raft_driver_send_empty(struct raft_driver *driver, uint64_t to, raft_index previous, raft_index commit)
+{
+    struct peer_message out = {.type = PEER_APPEND_ENTRIES};
+
+    out.append.term = raft_current_term(&driver->raft);
+    out.append.previous_index = previous;
+    out.append.previous_term = raft_driver_term_of(driver, previous);
+    out.append.commit = commit;
+    out.append.stamp = raft_driver_stamp(driver);
+    if (out.append.previous_term != 0)
+        driver->io.send(driver->io.context, to, &out, NULL, 0);
+}
+
 void raft_driver_announce_commit(struct raft_driver *driver)
 {
     struct raft *raft = &driver->raft;
@@ -389,18 +399,10 @@ void raft_driver_announce_commit(struct raft_driver *driver)
     if (!raft_driver_leads(driver))
         return;
     for (unsigned i = 0; i < raft->configuration.n; i++) {
-        struct peer_message out = {.type = PEER_APPEND_ENTRIES};
         raft_id id = raft->configuration.servers[i].id;
         raft_index match;
-        if (id == raft->id || raft_match_index(raft, id, &match) != 0 || match == 0)
-            continue;
-        out.append.term = raft_current_term(raft);
-        out.append.previous_index = match;
-        out.append.previous_term = raft_driver_term_of(driver, match);
-        out.append.commit = driver->commit;
-        out.append.stamp = raft_driver_stamp(driver);
-        if (out.append.previous_term != 0)
-            driver->io.send(driver->io.context, id, &out, NULL, 0);
+        if (id != raft->id && raft_match_index(raft, id, &match) == 0 && match != 0)
+            raft_driver_send_empty(driver, id, match, driver->commit);
     }
 }
 

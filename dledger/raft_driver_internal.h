@@ -27,6 +27,12 @@ static inline raft_term raft_driver_term_of(const struct raft_driver *driver, ra
     return index == 0 ? 0 : ledger_term_of(driver->ledger, index - 1);
 }
 
+/* Asks for votes that count, and not only whether it would get them. */
+static inline bool raft_driver_stands(struct raft_driver *driver)
+{
+    return raft_state(&driver->raft) == RAFT_CANDIDATE && !driver->raft.candidate_state.in_pre_vote;
+}
+
 /* Final: the first error is told. */
 void raft_driver_fail(struct raft_driver *driver, const struct error *error);
 /* How long an election may take before another one disturbs it: votes are synced before they are answered. */
@@ -36,6 +42,8 @@ int raft_driver_step(struct raft_driver *driver, struct raft_event *event);
 enum raft_entry_type raft_driver_entry_type(uint8_t kind);
 /* Describes a checked run to the core; valid until the next call. NULL: no memory. */
 struct raft_entry *raft_driver_describe(struct raft_driver *driver, const uint8_t *run, uint32_t count);
+/* An AppendEntries without entries, that asks a member whether it has the entry `previous`. Nothing is sent when that one is not retained here. */
+void raft_driver_send_empty(struct raft_driver *driver, uint64_t to, raft_index previous, raft_index commit);
 /* Whose log is newer, as votes see it: ours > 0, that of the member that asks for our vote < 0. */
 int raft_driver_compare_log(const struct raft_driver *driver, const struct peer_message *request);
 /* Whether there is room for the barrier that a winner appends. */

@@ -157,16 +157,9 @@ static void receive_append_result(struct raft_driver *driver, struct raft_messag
     /* The core waits for an answer about the very snapshot that it offered, and anchors heartbeats at a newer one: asked about the entry that the member
      * names, it says that it has it, and the core goes on from there. */
     if (result->rejected > result->last_log_index && result->term == raft_current_term(&driver->raft) && raft_driver_leads(driver) &&
-        raft_driver_term_of(driver, result->last_log_index) != 0 && raft_match_index(&driver->raft, message->server_id, &match) == 0 &&
-        result->last_log_index > match) {
-        struct peer_message out = {.type = PEER_APPEND_ENTRIES};
-        out.append.term = raft_current_term(&driver->raft);
-        out.append.previous_index = result->last_log_index;
-        out.append.previous_term = raft_driver_term_of(driver, result->last_log_index);
-        out.append.commit = driver->commit < result->last_log_index ? driver->commit : result->last_log_index;
-        out.append.stamp = raft_driver_stamp(driver);
-        driver->io.send(driver->io.context, message->server_id, &out, NULL, 0);
-    }
+        raft_match_index(&driver->raft, message->server_id, &match) == 0 && result->last_log_index > match)
+        raft_driver_send_empty(driver, message->server_id, result->last_log_index,
+                               driver->commit < result->last_log_index ? driver->commit : result->last_log_index);
     if (result->rejected > 0 && result->term == raft_current_term(&driver->raft) &&
         raft_match_index(&driver->raft, message->server_id, &match) == 0) {
         /* Late, or the peer lost what it had acknowledged; in probe mode the core would believe it and go below the match index. */
@@ -225,13 +218,14 @@ static void step_vote_request(struct raft_driver *driver, struct raft_message *m
     answer_vote_request(driver, message);
     if (driver->failed || raft_state(raft) == RAFT_LEADER)
         return;
-    if (raft_voted_for(raft) == message->server_id && (raft_current_term(raft) != term || voted_for != message->server_id)) {
+    bool granted = raft_voted_for(raft) == message->server_id && (raft_current_term(raft) != term || voted_for != message->server_id);
+    /* Without its vote we may never win, and each new term of ours would be one in which it has to begin anew. */
+    bool needed = !granted && raft_driver_stands(driver) && raft_driver_compare_log(driver, in) < 0;
+    if (granted || needed) {
         driver->patient_ms = now + RAFT_DRIVER_VOTE_PATIENCE_MS;
         driver->patient_with = message->server_id;
-    } else if (raft_state(raft) == RAFT_CANDIDATE && !raft->candidate_state.in_pre_vote && raft_driver_compare_log(driver, in) < 0) {
-        /* Without its vote we may never win, and each new term of ours would be one in which it has to begin anew. */
-        driver->patient_ms = now + RAFT_DRIVER_VOTE_PATIENCE_MS;
-        driver->patient_with = message->server_id;
+    }
+    if (needed) {
         raft->election_timer_start = now;
         driver->timeout_ms = raft_timeout(raft);
     }
