@@ -1,8 +1,8 @@
 /* What the parts of the replica share: replica.c (turn, tick, stop, state), replica_open.c and replica_start.c (from disk to running),
  * replica_append.c (reserve to submit), replica_apply.c (commit to answer), replica_jobs.c (syncs, room, checkpoints), replica_members.c (hellos,
- * elections in a hurry), replica_leadership.c (transfers, preferred leaders), replica_slow_disk.c (a leader that holds the others up), replica_fetch.c
- * (a mute member catches up), replica_serve.c (a member that lacks what is deleted is served; it fetches with bulk_fetch.c) and replica_repair.c
- * (damaged entries are fetched).
+ * elections in a hurry), replica_leadership.c (transfers, preferred leaders, leaders that are no use), replica_slow_disk.c (a leader that holds the
+ * others up), replica_fetch.c (a mute member catches up), replica_serve.c (a member that lacks what is deleted is served; it fetches with bulk_fetch.c)
+ * and replica_repair.c (damaged entries are fetched).
  */
 #ifndef LEDGERMQ_DLEDGER_REPLICA_INTERNAL_H
 #define LEDGERMQ_DLEDGER_REPLICA_INTERNAL_H
@@ -88,7 +88,6 @@ static inline struct replica_peer *replica_peer_of(struct replica *replica, uint
 /* Looks whether a member that waits or is mute may go on. */
 void replica_review_members(struct replica *replica);
 void replica_hurry(struct replica *replica);
-void replica_hand_over_when_useful(struct replica *replica, uint64_t now);
 
 /* Too few members run to elect a leader, all others are there and forgot something, as we did: nobody can lead unless some of us vote again. The id of
  * the running member with most of the log, from which to take it, our own when we have more; 0 = it is not so. */
@@ -99,10 +98,12 @@ void replica_note_seen(struct replica *replica);
 void replica_told_forgot(struct replica *replica, uint64_t from, const struct peer_message *in);
 
 /* ---- replica_leadership.c ---- */
-/* How far a connected member is behind our log's end; UINT64_MAX: it cannot lead now. */
-uint64_t replica_lag_of(struct replica *replica, int place);
+/* Place of the member to hand leadership to: the one with most of the log, of those whose disk is slow only when there is no other. -1: none can lead now.
+ * *lag: how far it is behind our log's end. */
+int replica_successor(struct replica *replica, uint64_t *lag);
 /* As leader: hands over to a preferred leader that has kept up for a while. */
 void replica_prefer_leader(struct replica *replica, uint64_t now);
+void replica_hand_over_when_useful(struct replica *replica, uint64_t now);
 
 /* ---- replica_append.c ---- */
 /* replica_reserve() with the room that others leave. */

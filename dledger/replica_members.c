@@ -1,5 +1,4 @@
-/* What the members know of each other: hellos, whether one that waits or is mute may go on, what to do when the leader's process is gone or
- * a leader is no use any more.
+/* What the members know of each other: hellos, whether one that waits or is mute may go on, what to do when the leader's process is gone.
  */
 #include "dledger/replica_internal.h"
 
@@ -345,35 +344,4 @@ void replica_peer_gone(struct replica *replica, uint64_t id)
         replica->gone_term = raft_current_term(&replica->driver.raft);
     }
     replica_hurry(replica);
-}
-
-/* A leader without room is no use while another member has some; and a follower that lost what it had acknowledged is repaired only by a leader
- * that does not remember that acknowledgement. */
-void replica_hand_over_when_useful(struct replica *replica, uint64_t now)
-{
-    uint64_t stuck = raft_driver_stuck_follower(&replica->driver);
-    bool full = replica_is_full(replica), high = !full && replica->driver.disk_high;
-    uint64_t best = 0;
-    raft_index best_match = 0;
-
-    /* A stuck follower can keep a leader from accepting: nothing commits, so nothing is applied. */
-    if (now < replica->hand_over_due_us || !(stuck != 0 ? raft_transferee(&replica->driver.raft) == 0 : (full || high) && replica->accepting))
-        return;
-    replica->hand_over_due_us = now + REPLICA_HAND_OVER_MS * 1000ull;
-    for (int i = 0; i < replica->member_count; i++) {
-        const struct replica_peer *peer = &replica->peers[i];
-        raft_index match;
-        if (peer->connected && peer->hello.started && !peer->full && !(high && stuck == 0 && peer->disk_high) &&
-            (uint64_t)i + 1 != stuck && raft_driver_is_voter(&replica->driver, (uint64_t)i + 1) &&
-            raft_match_index(&replica->driver.raft, (raft_id)i + 1, &match) == 0 && match >= best_match) {
-            best = (uint64_t)i + 1;
-            best_match = match;
-        }
-    }
-    if (best == 0 && stuck != 0) {
-        /* Nobody to hand over to: what we remember of it goes with our term, and another election begins anew. */
-        LOG_WARN("member %s lost what it had acknowledged: another election", replica->members[stuck - 1].id);
-        raft_driver_step_down(&replica->driver, stuck, raft_current_term(&replica->driver.raft) + 1);
-    } else if (best != 0 && raft_driver_transfer(&replica->driver, best) == 0)
-        LOG_WARN("%s: leadership is handed to %s", stuck == 0 ? "no room here" : "a follower lost what it had acknowledged", replica->members[best - 1].id);
 }

@@ -56,8 +56,8 @@ bool replica_is_slow(const struct replica *replica)
 void replica_slow_tick(struct replica *replica, uint64_t now)
 {
     uint64_t spent = replica->slow_spent_us;
-    uint64_t least = REPLICA_TRANSFER_LAG_MAX;
-    int best = -1;
+    uint64_t lag;
+    int best;
 
     replica->driver.disk_hangs = replica->syncing && now >= replica->sync_started_us + REPLICA_HUNG_SYNC_MS * 1000ull;
     if (replica->slow_until_us != 0 && now >= replica->slow_until_us && !replica->syncing)
@@ -70,16 +70,10 @@ void replica_slow_tick(struct replica *replica, uint64_t now)
         spent += now - replica->sync_started_us;
     if (spent < REPLICA_SLOW_SPENT_MS * 1000ull || now < replica->slow_due_us || raft_transferee(&replica->driver.raft) != 0)
         return;
-    for (int i = 0; i < replica->member_count; i++) {
-        uint64_t lag = (uint64_t)i + 1 == replica->id || replica->members[i].raft_id == 0 || replica->peers[i].slow ? UINT64_MAX : replica_lag_of(replica, i);
-        if (lag < least) {
-            least = lag;
-            best = i;
-        }
-    }
+    best = replica_successor(replica, &lag);
     replica->slow_due_us = now + REPLICA_SLOW_RETRY_MS * 1000ull;
     replica->slow_until_us = now + REPLICA_SLOW_REST_MS * 1000ull;
-    if (best < 0 || raft_driver_transfer(&replica->driver, (uint64_t)best + 1) != 0)
+    if (best < 0 || replica->peers[best].slow || lag >= REPLICA_TRANSFER_LAG_MAX || raft_driver_transfer(&replica->driver, (uint64_t)best + 1) != 0)
         return;
     LOG_WARN("this disk is slow: %llu ms went by in syncs that the others were done with long before; leadership is handed to %s",
              (unsigned long long)(spent / 1000), replica->members[best].id);
