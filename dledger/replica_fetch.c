@@ -84,7 +84,7 @@ static bool leader_is_recent(const struct replica *replica, uint64_t term)
     if (replica->mute_reason == PEER_MUTE_EMPTY && replica->members[replica->id - 1].voter) {
         /* Who was added without a vote never had one to forget. */
         for (int i = 0; i < replica->member_count; i++) {
-            if ((uint64_t)i + 1 != replica->id && replica->members[i].raft_id != 0 && !replica->peers[i].heard)
+            if (replica_is_other(replica, i) && !replica->peers[i].heard)
                 return false;
         }
         return term >= replica->heard_term;
@@ -147,8 +147,7 @@ void replica_receive_fetched(struct replica *replica, uint64_t from, const struc
         LOG_ERROR("a majority of the members forgot what it had, and all have been heard: what was acknowledged by those alone is lost; voting again with what "
                   "member %s has",
                   replica->members[from - 1].id);
-        /* In a term that nobody has heard of no vote of ours was given. */
-        term = (term > replica->heard_term ? term : replica->heard_term) + 1;
+        term = replica_unheard_term(replica, term);
         from = 0;
     }
     /* No other vote of ours in its term can matter any more. */

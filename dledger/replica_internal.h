@@ -79,11 +79,15 @@ void replica_fill_checkpoint(struct replica *replica, struct checkpoint *checkpo
 void replica_start_save(struct replica *replica, bool with_snapshot);
 
 /* ---- replica_members.c ---- */
+/* A member stands at this place in the table, and it is not this one. */
+static inline bool replica_is_other(const struct replica *replica, int place)
+{
+    return replica->members[place].raft_id != 0 && (uint64_t)place + 1 != replica->id;
+}
 /* NULL: not another member. */
 static inline struct replica_peer *replica_peer_of(struct replica *replica, uint64_t id)
 {
-    return id >= 1 && id <= (uint64_t)replica->member_count && id != replica->id && replica->members[id - 1].raft_id != 0 ? &replica->peers[id - 1]
-                                                                                                                              : NULL;
+    return id >= 1 && id <= (uint64_t)replica->member_count && replica_is_other(replica, (int)(id - 1)) ? &replica->peers[id - 1] : NULL;
 }
 /* Looks whether a member that waits or is mute may go on. */
 void replica_review_members(struct replica *replica);
@@ -92,6 +96,8 @@ void replica_hurry(struct replica *replica);
 /* Too few members run to elect a leader, all others are there and forgot something, as we did: nobody can lead unless some of us vote again. The id of
  * the running member with most of the log, from which to take it, our own when we have more; 0 = it is not so. */
 uint64_t replica_leaderless(const struct replica *replica);
+/* A term that nobody has heard of, above `least`: in that one no vote of ours was given, whatever we forgot. */
+uint64_t replica_unheard_term(const struct replica *replica, uint64_t least);
 /* As leader: what is known to be on the others' disks. */
 void replica_note_seen(struct replica *replica);
 /* Another member says that this directory is an old copy. */

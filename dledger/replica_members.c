@@ -98,6 +98,14 @@ static bool better_log(const struct peer_hello *a, uint64_t last_term, raft_inde
     return a->from < id;
 }
 
+/* Nothing is to be decided without this member: it may know more than it says, or than we have heard. */
+static bool is_missing(const struct replica_peer *peer)
+{
+    return !peer->connected ||
+           (!peer->hello.started && peer->hello.mute == PEER_NOT_MUTE) || /* stopped for good: what it holds is there again when a person restarts it */
+           peer->hello.mute == PEER_MUTE_DAMAGED;                         /* it will know more when its log is whole again */
+}
+
 uint64_t replica_leaderless(const struct replica *replica)
 {
     int running = 0, voters = 0;
@@ -111,13 +119,12 @@ uint64_t replica_leaderless(const struct replica *replica)
         voters += replica->members[i].raft_id != 0 && replica->members[i].voter;
     for (int i = 0; i < replica->member_count; i++) {
         const struct replica_peer *peer = &replica->peers[i];
-        if ((uint64_t)i + 1 == replica->id || replica->members[i].raft_id == 0)
+        if (!replica_is_other(replica, i))
             continue;
-        if (!peer->connected || !peer->greeted || peer->hello.mute == PEER_MUTE_DAMAGED || (!peer->hello.started && peer->hello.mute == PEER_NOT_MUTE))
+        if (is_missing(peer))
             return 0; /* it may know more */
-        if (!peer->hello.started) {
+        if (!peer->hello.started)
             continue;
-        }
         running += replica->members[i].voter;
         if (most == NULL || better_log(&peer->hello, most->last_term, most->last_index, best)) {
             most = &peer->hello;
@@ -127,23 +134,39 @@ uint64_t replica_leaderless(const struct replica *replica)
     if (running >= voters / 2 + 1)
         return 0;
     /* What we have ourselves counts as well, and must not be cut for the sake of one that has less. */
-    if (replica->ledger.last_index > 0 &&
-        (most == NULL || replica->ledger.last_term > most->last_term ||
-         (replica->ledger.last_term == most->last_term && raft_driver_last(&replica->driver) > most->last_index))) {
-        for (int i = 0; i < replica->member_count; i++) {
-            if ((uint64_t)i + 1 != replica->id && replica->members[i].raft_id != 0 && !replica->peers[i].hello.started &&
-                better_log(&replica->peers[i].hello, replica->ledger.last_term, raft_driver_last(&replica->driver), replica->id))
-                return 0;
-        }
-        return replica->id;
-    }
-    for (int i = 0; i < replica->member_count && most != NULL; i++) {
+    bool ours = replica->ledger.last_index > 0 &&
+                (most == NULL || replica->ledger.last_term > most->last_term ||
+                 (replica->ledger.last_term == most->last_term && raft_driver_last(&replica->driver) > most->last_index));
+    if (!ours && most == NULL)
+        return 0;
+    uint64_t last_term = ours ? replica->ledger.last_term : most->last_term;
+    raft_index last = ours ? raft_driver_last(&replica->driver) : most->last_index + 1;
+    for (int i = 0; i < replica->member_count; i++) {
         const struct replica_peer *peer = &replica->peers[i];
-        if ((uint64_t)i + 1 != replica->id && replica->members[i].raft_id != 0 && !peer->hello.started &&
-            better_log(&peer->hello, most->last_term, most->last_index + 1, 0))
+        if (replica_is_other(replica, i) && !peer->hello.started && better_log(&peer->hello, last_term, last, ours ? replica->id : 0))
             return 0; /* that one comes first */
     }
-    return best;
+    return ours ? replica->id : best;
+}
+
+uint64_t replica_unheard_term(const struct replica *replica, uint64_t least)
+{
+    uint64_t term = least;
+
+    if (term < replica->heard_term)
+        term = replica->heard_term;
+    if (term < replica->votes.term)
+        term = replica->votes.term;
+    if (term < replica->ledger.last_term)
+        term = replica->ledger.last_term;
+    return term + 1;
+}
+
+/* With what is here. */
+static int vote_again(struct replica *replica, struct error *error)
+{
+    int rv = vote_file_save(&replica->votes, replica_unheard_term(replica, 0), 0, error);
+    return rv == 0 ? replica_start_driver(replica, replica->applied, error) : rv;
 }
 
 void replica_review_members(struct replica *replica)
@@ -160,18 +183,10 @@ void replica_review_members(struct replica *replica)
         return;
     for (int i = 0; i < replica->member_count; i++) {
         const struct replica_peer *peer = &replica->peers[i];
-        if ((uint64_t)i + 1 == replica->id || replica->members[i].raft_id == 0)
+        if (!replica_is_other(replica, i))
             continue;
-        if (!peer->connected || !peer->greeted) {
+        if (is_missing(peer)) {
             missing++;
-            continue;
-        }
-        if (!peer->hello.started && peer->hello.mute == PEER_NOT_MUTE) {
-            missing++; /* stopped for good: what it holds is there again when a person restarts it */
-            continue;
-        }
-        if (peer->hello.mute == PEER_MUTE_DAMAGED) {
-            missing++; /* it will know more when its log is whole again */
             continue;
         }
         running += peer->hello.started;
@@ -189,21 +204,14 @@ void replica_review_members(struct replica *replica)
     if (replica->mute_reason == PEER_MUTE_EMPTY && replica->ledger.last_index <= 0 && (young == size - 1 || SEEDED_BUG(EMPTY_ELECTS))) {
         rv = replica_bootstrap(replica, &error); /* also when a first start was interrupted between the first entry and the vote file */
     } else if (replica->mute_reason == PEER_MUTE_EMPTY && replica->only_vote_lost && running + better < size / 2 + 1) {
-        /* Too few run to elect a leader, so there is none; and in a term that nobody has heard of no vote of ours was given. */
-        uint64_t term = replica->heard_term > replica->votes.term ? replica->heard_term : replica->votes.term;
-        if (term < replica->ledger.last_term)
-            term = replica->ledger.last_term;
-        LOG_WARN("a majority lost its votes, and all members have been heard: voting again from term %llu on", (unsigned long long)term + 1);
-        rv = vote_file_save(&replica->votes, term + 1, 0, &error);
-        if (rv == 0)
-            rv = replica_start_driver(replica, replica->applied, &error);
+        /* Too few run to elect a leader, so there is none. */
+        LOG_WARN("a majority lost its votes, and all members have been heard: voting again from term %llu on",
+                 (unsigned long long)replica_unheard_term(replica, 0));
+        rv = vote_again(replica, &error);
     } else if (replica_leaderless(replica) == replica->id) {
-        uint64_t term = replica->heard_term > replica->votes.term ? replica->heard_term : replica->votes.term;
         LOG_ERROR("a majority of the members forgot what it had, and all have been heard: what was acknowledged by those alone is lost; voting again with what "
                   "is here");
-        rv = vote_file_save(&replica->votes, (term > replica->ledger.last_term ? term : replica->ledger.last_term) + 1, 0, &error);
-        if (rv == 0)
-            rv = replica_start_driver(replica, replica->applied, &error);
+        rv = vote_again(replica, &error);
     } else if (replica->mute_reason == PEER_MUTE_UNCLEAN && running + better < size / 2 + 1) {
         /* No more of us vote than a majority needs, those with most of the log first: so the leader has the most of what is left, and the others
          * catch up with it. */

@@ -14,7 +14,7 @@ static uint32_t all_others(const struct replica *replica)
 {
     uint32_t others = 0;
     for (int i = 0; i < replica->member_count; i++) {
-        if (replica->members[i].raft_id != 0 && (uint64_t)i + 1 != replica->id)
+        if (replica_is_other(replica, i))
             others |= 1u << i;
     }
     return others;
