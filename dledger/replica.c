@@ -69,7 +69,9 @@ bool replica_in_doubt(struct replica *replica)
 
 void replica_receive(struct replica *replica, uint64_t from, const struct peer_message *message, const uint8_t *body)
 {
-    if (replica->phase == REPLICA_FAILED || replica_peer_of(replica, from) == NULL || replica->checkpoint.clean)
+    struct replica_peer *peer = replica_peer_of(replica, from);
+
+    if (replica->phase == REPLICA_FAILED || peer == NULL || replica->checkpoint.clean)
         return; /* a clean checkpoint is the last thing that a run writes */
     if (replica->fetch.frozen && (message->type == PEER_APPEND_ENTRIES || message->type == PEER_FETCH_RESULT || message->type == PEER_REPAIR_RESULT))
         return; /* it would go to the log that is about to be replaced */
@@ -95,12 +97,12 @@ void replica_receive(struct replica *replica, uint64_t from, const struct peer_m
         replica_receive_repaired(replica, from, message, body);
     else {
         if (message->type == PEER_APPEND_ENTRIES_RESULT) {
-            replica->peers[from - 1].disk_high = (message->flags & PEER_RESULT_DISK_HIGH) != 0;
-            replica->peers[from - 1].stored = message->append_result.stored;
-            replica->peers[from - 1].full = message->append_result.capacity == RAFT_DRIVER_CAPACITY_FULL;
-            replica->peers[from - 1].slow = message->append_result.capacity == RAFT_DRIVER_CAPACITY_SLOW;
-            if (replica->peers[from - 1].greeted && message->append_result.term > replica->peers[from - 1].seen_term)
-                replica->peers[from - 1].seen_term = message->append_result.term;
+            peer->disk_high = (message->flags & PEER_RESULT_DISK_HIGH) != 0;
+            peer->stored = message->append_result.stored;
+            peer->full = message->append_result.capacity == RAFT_DRIVER_CAPACITY_FULL;
+            peer->slow = message->append_result.capacity == RAFT_DRIVER_CAPACITY_SLOW;
+            if (peer->connected && message->append_result.term > peer->seen_term)
+                peer->seen_term = message->append_result.term;
         }
         raft_driver_receive(&replica->driver, from, message, body);
         /* Who comes first in the list tries again first; but before those who lack what others have, these try. */

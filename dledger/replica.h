@@ -97,7 +97,6 @@ struct replica_serve {
     uint64_t used_us;
     struct buffer metadata; /* whole file */
     /* ---- the job's: a piece of a segment ---- */
-    struct env *env;
     struct mapped_file *file; /* pinned */
     uint64_t position, offset; /* of the entry `from`, in the log and in the file */
     uint64_t from;
@@ -119,9 +118,8 @@ struct replica_io {
 };
 
 struct replica_peer {
-    bool connected;
-    bool greeted; /* its hello has been seen on this connection */
-    bool heard;   /* ... or on an earlier one of this run */
+    bool connected; /* and its hello has been seen on this connection */
+    bool heard;     /* ... or on an earlier one of this run */
     bool full;    /* it said that it has no room for more entries */
     bool disk_high; /* ... or not much, for one that leads */
     raft_index stored; /* leader: so much it has on stable storage, as it said on this connection */
@@ -161,7 +159,6 @@ struct replica {
     uint64_t fetch_sent_us;
     uint64_t review_due_us; /* a first start found no room: tried again then, 0 = nothing */
     bool same_boot;
-    bool lost_committed; /* entries that were committed are gone from here */
     bool stopping;
     struct error failure;
 

@@ -25,7 +25,7 @@ void replica_send_fetch(struct replica *replica)
         return;
     }
     for (int i = 0; i < replica->member_count; i++) {
-        if (replica->peers[i].connected && replica->peers[i].greeted && replica->peers[i].hello.started)
+        if (replica->peers[i].connected && replica->peers[i].hello.started)
             replica->io.send(replica->io.context, (uint64_t)i + 1, &message, NULL, 0);
     }
 }

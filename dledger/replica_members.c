@@ -258,9 +258,8 @@ void replica_peer_connected(struct replica *replica, uint64_t id, const struct p
 
     if (peer == NULL)
         return;
-    bool first = !peer->greeted;
+    bool first = !peer->connected;
     peer->connected = true;
-    peer->greeted = true;
     peer->heard = true;
     peer->stored = 0;
     peer->hello = *hello;
@@ -329,7 +328,6 @@ void replica_peer_lost(struct replica *replica, uint64_t id)
     if (peer == NULL)
         return;
     peer->connected = false;
-    peer->greeted = false;
     peer->slow = false;
     replica->members[id - 1].connected = false;
     raft_driver_peer_lost(&replica->driver, id);

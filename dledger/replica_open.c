@@ -186,8 +186,8 @@ int replica_open(struct replica *replica, struct env *env, const struct dledger_
         goto close_votes;
     /* What was proved committed: by the checkpoint, or by the claim that entries carry. */
     replica->checkpoint_committed = replica->checkpoint.present ? replica->checkpoint.committed_index : -1;
-    replica->lost_committed = recovery.claim_index > replica->ledger.last_index;
-    replica->checkpoint.committed_index = replica->lost_committed ? recovery.proved_index : recovery.claim_index;
+    bool lost_committed = recovery.claim_index > replica->ledger.last_index;
+    replica->checkpoint.committed_index = lost_committed ? recovery.proved_index : recovery.claim_index;
     *view = (struct log_view){replica, view_min_offset, view_committed_offset, view_at, view_read, view_message_at, view_damaged};
     return 0;
 

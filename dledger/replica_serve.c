@@ -119,7 +119,7 @@ static void read_run(struct replica_job *job)
 {
     struct replica_serve *serve = (struct replica_serve *)(void *)((char *)job - offsetof(struct replica_serve, job));
     uint64_t index = serve->from;
-    ssize_t got = env_read(serve->env, serve->file->file, serve->bytes, serve->bytes_wanted, serve->offset);
+    ssize_t got = env_read(serve->replica->env, serve->file->file, serve->bytes, serve->bytes_wanted, serve->offset);
     size_t at = 0;
 
     serve->count = 0;
@@ -176,7 +176,6 @@ static bool start_reading(struct replica *replica, uint64_t index)
         return false;
     mapped_file_pin(serve->file);
     serve->replica = replica;
-    serve->env = replica->env;
     serve->from = index;
     serve->next = index;
     serve->position = position;

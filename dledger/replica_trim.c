@@ -300,12 +300,10 @@ void replica_trim_plan(const struct replica *replica, char *path, size_t size)
 
 void replica_trim_run(struct replica_save *save)
 {
-    char dir[sizeof save->trim_path];
     int rv = save->env->ops->unlink(save->env, save->trim_path);
 
-    snprintf(dir, sizeof dir, "%.*s", (int)(strrchr(save->trim_path, '/') - save->trim_path), save->trim_path);
     if (rv == 0 || rv == -ENOENT)
-        rv = save->env->ops->sync_dir(save->env, dir); /* before the next one goes: a power cut must not leave a gap */
+        rv = env_sync_parent(save->env, save->trim_path); /* before the next one goes: a power cut must not leave a gap */
     save->trim_result = rv;
 }
 
