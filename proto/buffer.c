@@ -17,6 +17,17 @@ char *slice_to_text(struct slice slice)
     return text;
 }
 
+struct slice slice_copy(uint8_t **at, struct slice slice)
+{
+    if (slice.data == NULL)
+        return slice;
+    uint8_t *copy = *at;
+    if (slice.size > 0)
+        memcpy(copy, slice.data, slice.size);
+    *at += slice.size;
+    return slice_of(copy, slice.size);
+}
+
 bool slice_to_i64(struct slice slice, int64_t *value)
 {
     const uint8_t *at = slice.data;

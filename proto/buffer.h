@@ -46,6 +46,8 @@ static inline bool slice_starts_with(struct slice a, const char *text)
 
 /* Heap copy with a NUL behind it; NULL when memory is short. Caller frees. */
 char *slice_to_text(struct slice slice);
+/* Copies the bytes to *at, which then stands behind them: what outlives a frame keeps its texts in one block. An absent slice stays absent. */
+struct slice slice_copy(uint8_t **at, struct slice slice);
 /* Decimal, optional sign, whole slice. False when it is not a number or does not fit. */
 bool slice_to_i64(struct slice slice, int64_t *value);
 bool slice_to_i32(struct slice slice, int32_t *value);

@@ -373,17 +373,6 @@ static void held_resume(struct broker *broker, void *context)
     held_free(held);
 }
 
-static struct slice copy_slice(uint8_t **at, struct slice slice)
-{
-    if (slice.data == NULL)
-        return slice;
-    uint8_t *copy = *at;
-    if (slice.size > 0)
-        memcpy(copy, slice.data, slice.size);
-    *at += slice.size;
-    return slice_of(copy, slice.size);
-}
-
 /* A copy that outlives the request's frame; *size: its bytes. NULL: no memory. */
 static struct held_pull *held_new(struct broker *broker, const struct pull *pull, const struct pull_filter *filter, bool beyond, size_t *size)
 {
@@ -403,10 +392,10 @@ static struct held_pull *held_new(struct broker *broker, const struct pull *pull
         memcpy(at, filter->codes, codes_size);
     held->filter.codes = (const int32_t *)(const void *)at;
     at += codes_size;
-    held->pull.header.consumer_group = copy_slice(&at, header->consumer_group);
-    held->pull.header.topic = copy_slice(&at, header->topic);
-    held->pull.header.subscription = copy_slice(&at, header->subscription);
-    held->pull.header.expression_type = copy_slice(&at, header->expression_type);
+    held->pull.header.consumer_group = slice_copy(&at, header->consumer_group);
+    held->pull.header.topic = slice_copy(&at, header->topic);
+    held->pull.header.subscription = slice_copy(&at, header->subscription);
+    held->pull.header.expression_type = slice_copy(&at, header->expression_type);
     sql_program_hold(filter->program);
     held->pull.program = (header->sys_flag & PULL_SUBSCRIPTION) != 0 ? filter->program : NULL;
     return held;

@@ -99,17 +99,6 @@ uint64_t send_message_processor_oldest_ms(const struct send_message_processor *s
 
 static void run_send(struct broker *broker, struct send_context *context);
 
-static struct slice copy_slice(uint8_t **at, struct slice slice)
-{
-    if (slice.data == NULL)
-        return slice;
-    uint8_t *copy = *at;
-    if (slice.size > 0)
-        memcpy(copy, slice.data, slice.size);
-    *at += slice.size;
-    return slice_of(copy, slice.size);
-}
-
 static struct deferred_send *copy_send(const struct send_context *context)
 {
     const struct send_message_request_header *header = &context->header;
@@ -120,12 +109,12 @@ static struct deferred_send *copy_send(const struct send_context *context)
         return NULL;
     deferred->context = *context;
     uint8_t *at = deferred->bytes;
-    deferred->context.header.producer_group = copy_slice(&at, header->producer_group);
-    deferred->context.header.topic = copy_slice(&at, header->topic);
-    deferred->context.header.default_topic = copy_slice(&at, header->default_topic);
-    deferred->context.header.properties = copy_slice(&at, header->properties);
-    deferred->context.header.broker_name = copy_slice(&at, header->broker_name);
-    deferred->context.body = copy_slice(&at, context->body);
+    deferred->context.header.producer_group = slice_copy(&at, header->producer_group);
+    deferred->context.header.topic = slice_copy(&at, header->topic);
+    deferred->context.header.default_topic = slice_copy(&at, header->default_topic);
+    deferred->context.header.properties = slice_copy(&at, header->properties);
+    deferred->context.header.broker_name = slice_copy(&at, header->broker_name);
+    deferred->context.body = slice_copy(&at, context->body);
     deferred->context.deferrals++;
     return deferred;
 }

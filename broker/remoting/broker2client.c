@@ -48,15 +48,6 @@ static bool is_for_client(struct slice name)
            !slice_equal_text(name, "brokerName");
 }
 
-static struct slice copy_slice(uint8_t **at, struct slice slice)
-{
-    uint8_t *copy = *at;
-    if (slice.size > 0)
-        memcpy(copy, slice.data, slice.size);
-    *at += slice.size;
-    return slice_of(copy, slice.size);
-}
-
 static struct relay *relay_new(struct broker *broker, const struct request *request, struct slice group, struct slice client_id)
 {
     const struct remoting_command *command = request->command;
@@ -69,15 +60,15 @@ static struct relay *relay_new(struct broker *broker, const struct request *requ
     uint8_t *at = relay->bytes;
     relay->broker = broker;
     relay->reply_to = request->reply_to;
-    relay->group = copy_slice(&at, group);
-    relay->client_id = copy_slice(&at, client_id);
+    relay->group = slice_copy(&at, group);
+    relay->client_id = slice_copy(&at, client_id);
     for (uint32_t i = 0; i < command->ext_count; i++) {
         if (!is_for_client(command->ext[i].name))
             continue;
         struct remoting_ext_field *field = &relay->request.ext[relay->request.ext_count++];
-        field->name = copy_slice(&at, command->ext[i].name);
+        field->name = slice_copy(&at, command->ext[i].name);
         *at++ = 0; /* the writer wants names as text */
-        field->value = copy_slice(&at, command->ext[i].value);
+        field->value = slice_copy(&at, command->ext[i].value);
     }
     return relay;
 }

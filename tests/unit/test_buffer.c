@@ -28,6 +28,18 @@ START_TEST(test_slice)
 }
 END_TEST
 
+START_TEST(test_copy)
+{
+    uint8_t block[5] = "xxxxx";
+    uint8_t *at = block;
+    struct slice copied = slice_copy(&at, SLICE_LITERAL("ab"));
+    ck_assert(slice_equal_text(copied, "ab") && copied.data == block && at == block + 2);
+    ck_assert(slice_copy(&at, (struct slice){0}).data == NULL && at == block + 2);
+    ck_assert(slice_copy(&at, SLICE_LITERAL("")).data == at);
+    ck_assert_mem_eq(block, "abxxx", 5);
+}
+END_TEST
+
 START_TEST(test_numbers)
 {
     static const struct {
@@ -168,6 +180,7 @@ int main(void)
     Suite *suite = suite_create("buffer");
     TCase *tcase = tcase_create("buffer");
     tcase_add_test(tcase, test_slice);
+    tcase_add_test(tcase, test_copy);
     tcase_add_test(tcase, test_numbers);
     tcase_add_test(tcase, test_bool);
     tcase_add_test(tcase, test_big_endian);
