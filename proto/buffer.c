@@ -28,6 +28,19 @@ struct slice slice_copy(uint8_t **at, struct slice slice)
     return slice_of(copy, slice.size);
 }
 
+struct slice slice_next_part(struct slice *list, uint8_t separator)
+{
+    while (list->size > 0) {
+        const uint8_t *end = memchr(list->data, separator, list->size);
+        struct slice part = slice_of(list->data, end == NULL ? list->size : (size_t)(end - list->data));
+        size_t step = part.size + (end != NULL);
+        *list = slice_of(list->data + step, list->size - step);
+        if (part.size > 0)
+            return part;
+    }
+    return slice_of(NULL, 0);
+}
+
 bool slice_to_i64(struct slice slice, int64_t *value)
 {
     const uint8_t *at = slice.data;

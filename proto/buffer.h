@@ -48,6 +48,8 @@ static inline bool slice_starts_with(struct slice a, const char *text)
 char *slice_to_text(struct slice slice);
 /* Copies the bytes to *at, which then stands behind them: what outlives a frame keeps its texts in one block. An absent slice stays absent. */
 struct slice slice_copy(uint8_t **at, struct slice slice);
+/* Takes the next part off a list that `separator` joins; empty parts are skipped, an empty one is returned at the end. */
+struct slice slice_next_part(struct slice *list, uint8_t separator);
 /* Decimal, optional sign, whole slice. False when it is not a number or does not fit. */
 bool slice_to_i64(struct slice slice, int64_t *value);
 bool slice_to_i32(struct slice slice, int32_t *value);

@@ -155,14 +155,10 @@ struct search {
 
 static bool holds_key(struct slice keys, struct slice key)
 {
-    while (keys.size > 0) {
-        const uint8_t *space = memchr(keys.data, ' ', keys.size);
-        size_t size = space == NULL ? keys.size : (size_t)(space - keys.data);
-        if (slice_equal(slice_of(keys.data, size), key))
+    struct slice one;
+    while ((one = slice_next_part(&keys, ' ')).size > 0) {
+        if (slice_equal(one, key))
             return true;
-        size_t step = space == NULL ? size : size + 1;
-        keys.data += step;
-        keys.size -= step;
     }
     return false;
 }

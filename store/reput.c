@@ -35,28 +35,12 @@ static int64_t tags_code_of(const struct message_store *store, const struct queu
     return dispatch->tags.data == NULL ? 0 : message_tags_code(dispatch->tags);
 }
 
-/* Next token of KEYS; an empty slice at the end. */
-static struct slice next_key(struct slice *rest)
-{
-    while (rest->size > 0) {
-        const uint8_t *space = memchr(rest->data, ' ', rest->size);
-        size_t size = space == NULL ? rest->size : (size_t)(space - rest->data);
-        struct slice key = slice_of(rest->data, size);
-        size_t step = space == NULL ? size : size + 1;
-        rest->data += step;
-        rest->size -= step;
-        if (size > 0)
-            return key;
-    }
-    return slice_of(NULL, 0);
-}
-
 static uint32_t count_keys(const struct message_dispatch *dispatch)
 {
     uint32_t count = dispatch->uniq_key.size > 0 ? 1 : 0;
     struct slice rest = dispatch->keys;
     if (rest.data != NULL)
-        while (next_key(&rest).size > 0)
+        while (slice_next_part(&rest, ' ').size > 0)
             count++;
     return count;
 }
@@ -76,7 +60,7 @@ static void put_keys(struct index_service *index, int32_t seed, const struct mes
     }
     struct slice rest = dispatch->keys;
     for (; count > 0; count--)
-        put_key(index, seed, next_key(&rest), dispatch);
+        put_key(index, seed, slice_next_part(&rest, ' '), dispatch);
 }
 
 /* The unit must be the next one. Only while dispatching is being repeated after a start may it be the very one that is there, or one of a

@@ -72,20 +72,6 @@ static void add_topic_if_read(struct broker *broker, struct slice group, struct 
         add_topic(broker, group, &entry->config, entry->config.read_queue_nums, out);
 }
 
-/* Next part of a list that `separator` joins; false at the end. Empty parts are skipped. */
-static bool next_part(struct slice *list, uint8_t separator, struct slice *part)
-{
-    while (list->size > 0) {
-        const uint8_t *end = memchr(list->data, separator, list->size);
-        size_t size = end == NULL ? list->size : (size_t)(end - list->data);
-        *part = slice_of(list->data, size);
-        *list = slice_of(list->data + size + (end != NULL), list->size - size - (end != NULL));
-        if (part->size > 0)
-            return true;
-    }
-    return false;
-}
-
 /* Messages that the group pulled in the last minute, per second, over the topics asked for. */
 static double group_tps(struct broker *broker, const struct get_consume_stats_request_header *header)
 {
@@ -94,7 +80,7 @@ static double group_tps(struct broker *broker, const struct get_consume_stats_re
     if (header->topic.size > 0)
         return is_read(broker, group, header->topic) ? broker_stats_manager_get_tps(broker->item_stats, group, header->topic) : 0;
     if (list.size > 0) {
-        while (next_part(&list, ';', &part))
+        while ((part = slice_next_part(&list, ';')).size > 0)
             tps += is_read(broker, group, part) ? broker_stats_manager_get_tps(broker->item_stats, group, part) : 0;
         return tps;
     }
@@ -122,7 +108,7 @@ void admin_get_consume_stats(struct broker *broker, struct request *request)
         add_topic_if_read(broker, group, header.topic, writer.out);
     } else if (header.topic_list.size > 0) {
         struct slice part;
-        while (next_part(&header.topic_list, ';', &part))
+        while ((part = slice_next_part(&header.topic_list, ';')).size > 0)
             add_topic_if_read(broker, group, part, writer.out);
     } else {
         for (struct consumer_offset_entry *entry = broker->offsets->entries; entry != NULL; entry = entry->hh.next) {
@@ -260,7 +246,7 @@ void admin_query_consume_time_span(struct broker *broker, struct request *reques
 static bool is_listed(struct slice list, struct slice name)
 {
     struct slice part;
-    while (next_part(&list, ',', &part)) {
+    while ((part = slice_next_part(&list, ',')).size > 0) {
         if (slice_equal(part, name))
             return true;
     }

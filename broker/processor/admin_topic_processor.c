@@ -77,13 +77,11 @@ static void copy_name(char out[MESSAGE_TOPIC_MAX + 1], struct slice name)
 static bool read_attributes(struct slice text, int32_t *reserved_hours)
 {
     static const char set[] = "+reserve.time=";
+    struct slice one;
 
-    while (text.size > 0) {
-        const uint8_t *comma = memchr(text.data, ',', text.size);
-        struct slice one = slice_of(text.data, comma == NULL ? text.size : (size_t)(comma - text.data));
-        struct slice bare = slice_of(one.data + 1, one.size > 0 ? one.size - 1 : 0);
+    while ((one = slice_next_part(&text, ',')).size > 0) {
+        struct slice bare = slice_of(one.data + 1, one.size - 1);
         int32_t hours;
-        text = comma == NULL ? slice_of(NULL, 0) : slice_of(comma + 1, text.size - one.size - 1);
         if (slice_equal_text(one, "-reserve.time")) {
             *reserved_hours = 0;
         } else if (slice_starts_with(one, set)) {

@@ -40,6 +40,21 @@ START_TEST(test_copy)
 }
 END_TEST
 
+START_TEST(test_next_part)
+{
+    struct slice list = SLICE_LITERAL(";;a;bc;;");
+    ck_assert(slice_equal_text(slice_next_part(&list, ';'), "a"));
+    ck_assert(slice_equal_text(slice_next_part(&list, ';'), "bc"));
+    ck_assert_uint_eq(slice_next_part(&list, ';').size, 0);
+    ck_assert_uint_eq(slice_next_part(&list, ';').size, 0);
+    list = SLICE_LITERAL("a;b");
+    ck_assert(slice_equal_text(slice_next_part(&list, ' '), "a;b"));
+    ck_assert_uint_eq(list.size, 0);
+    list = (struct slice){0};
+    ck_assert_uint_eq(slice_next_part(&list, ';').size, 0);
+}
+END_TEST
+
 START_TEST(test_numbers)
 {
     static const struct {
@@ -181,6 +196,7 @@ int main(void)
     TCase *tcase = tcase_create("buffer");
     tcase_add_test(tcase, test_slice);
     tcase_add_test(tcase, test_copy);
+    tcase_add_test(tcase, test_next_part);
     tcase_add_test(tcase, test_numbers);
     tcase_add_test(tcase, test_bool);
     tcase_add_test(tcase, test_big_endian);
