@@ -118,11 +118,7 @@ static void read_backup(struct broker *broker, struct request *request)
         backup->reply_to = request->reply_to;
         backup->read.kind = COLD_READ_QUERY;
         backup->read.raw = true;
-        backup->read.count = 1;
-        backup->read.items[0].physical_offset = position;
-        backup->read.items[0].size = (uint32_t)size;
-        backup->read.done = on_read;
-        rv = cold_read_start(broker->cold_reads, &backup->read);
+        rv = cold_read_start_one(broker->cold_reads, &backup->read, position, (uint32_t)size, on_read);
     }
     if (rv == 0)
         return;

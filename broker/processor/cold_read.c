@@ -219,6 +219,16 @@ int cold_read_start(struct cold_reader *reader, struct cold_read *read)
     return 0;
 }
 
+int cold_read_start_one(struct cold_reader *reader, struct cold_read *read, int64_t physical_offset, uint32_t size,
+                        void (*done)(struct broker *broker, struct cold_read *read, int code))
+{
+    read->count = 1;
+    read->items[0].physical_offset = physical_offset;
+    read->items[0].size = size;
+    read->done = done;
+    return cold_read_start(reader, read);
+}
+
 void cold_reader_counts(const struct cold_reader *reader, uint64_t *jobs, uint64_t *of_queues)
 {
     *jobs = reader->jobs;

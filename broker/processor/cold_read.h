@@ -49,6 +49,9 @@ struct cold_read {
 struct cold_reader *cold_reader_new(struct broker *broker);
 /* 0, ERROR_BUSY. */
 int cold_read_start(struct cold_reader *reader, struct cold_read *read);
+/* The same for one record. */
+int cold_read_start_one(struct cold_reader *reader, struct cold_read *read, int64_t physical_offset, uint32_t size,
+                        void (*done)(struct broker *broker, struct cold_read *read, int code));
 void cold_read_free(struct cold_read *read);
 /* A record so far behind the commit position that its pages may be gone from memory. */
 bool cold_read_needed(struct broker *broker, int64_t physical_offset);

@@ -259,20 +259,17 @@ static void step(struct send_back *back)
         return;
     }
     back->size = message_store_record_size(&broker->store, back->physical_offset);
-    const uint8_t *bytes = back->size == 0 ? NULL : cold_read_at_hand(broker, back->physical_offset, back->size);
-    if (bytes != NULL) {
-        append_again(back, slice_of(bytes, back->size), group, retry);
-        return;
-    }
     if (back->size == 0) {
         finish(back, RESPONSE_SYSTEM_ERROR, "look message by offset failed, %lld", (long long)back->physical_offset);
         return;
     }
-    back->read.count = 1;
-    back->read.items[0].physical_offset = back->physical_offset;
-    back->read.items[0].size = back->size;
-    back->read.done = on_read;
-    int rv = ++back->steps >= STEPS_MAX ? ERROR_BUSY : cold_read_start(broker->cold_reads, &back->read);
+    const uint8_t *bytes = cold_read_at_hand(broker, back->physical_offset, back->size);
+    if (bytes != NULL) {
+        append_again(back, slice_of(bytes, back->size), group, retry);
+        return;
+    }
+    int rv = ++back->steps >= STEPS_MAX ? ERROR_BUSY
+                                        : cold_read_start_one(broker->cold_reads, &back->read, back->physical_offset, back->size, on_read);
     if (rv != 0) {
         broker_stats_limit_hit(broker->stats, LIMIT_HIT_COLD_READS);
         finish_code(back, rv);

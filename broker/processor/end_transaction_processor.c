@@ -283,12 +283,8 @@ static void start_read(struct end_transaction *end, uint32_t size)
         finish_code(end, ERROR_NO_MEMORY);
         return;
     }
-    end->read->count = 1;
-    end->read->items[0].physical_offset = end->physical_offset;
-    end->read->items[0].size = size;
-    end->read->done = on_read;
     end->read->context = end;
-    int rv = cold_read_start(broker->cold_reads, end->read);
+    int rv = cold_read_start_one(broker->cold_reads, end->read, end->physical_offset, size, on_read);
     if (rv != 0) {
         broker_stats_limit_hit(broker->stats, LIMIT_HIT_COLD_READS);
         finish_code(end, rv);

@@ -154,11 +154,7 @@ static void resume_check_half_message(struct broker *broker, struct request *req
         decide(resume, slice_of(bytes, size));
         return;
     }
-    resume->read.count = 1;
-    resume->read.items[0].physical_offset = offset;
-    resume->read.items[0].size = size;
-    resume->read.done = on_read;
-    int rv = cold_read_start(broker->cold_reads, &resume->read);
+    int rv = cold_read_start_one(broker->cold_reads, &resume->read, offset, size, on_read);
     if (rv != 0)
         refuse(resume, error_response_code(rv), error_text(rv));
 }

@@ -193,11 +193,7 @@ static void consume_message_directly(struct broker *broker, struct request *requ
         relay_send(relay, REQUEST_CONSUME_MESSAGE_DIRECTLY, slice_of(bytes, size));
         return;
     }
-    relay->read.count = 1;
-    relay->read.items[0].physical_offset = offset;
-    relay->read.items[0].size = size;
-    relay->read.done = on_message_read;
-    if (cold_read_start(broker->cold_reads, &relay->read) != 0) {
+    if (cold_read_start_one(broker->cold_reads, &relay->read, offset, size, on_message_read) != 0) {
         reply_simple(broker, &request->reply_to, RESPONSE_SERVICE_NOT_AVAILABLE, "too many reads of old messages are waiting");
         relay_free(relay);
     }

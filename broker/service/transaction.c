@@ -374,11 +374,7 @@ static void step(struct check_job *job)
         check_record(job, half, slice_of(bytes, (size_t)unit.size));
         return;
     }
-    job->read.count = 1;
-    job->read.items[0].physical_offset = unit.physical_offset;
-    job->read.items[0].size = (uint32_t)unit.size;
-    job->read.done = on_read;
-    if (cold_read_start(broker->cold_reads, &job->read) != 0)
+    if (cold_read_start_one(broker->cold_reads, &job->read, unit.physical_offset, (uint32_t)unit.size, on_read) != 0)
         end_job(job);
 }
 
