@@ -397,10 +397,7 @@ static void clone_done(struct broker *broker, void *context, int code)
         wait->code = code;
     if (--wait->left > 0)
         return;
-    if (wait->code == 0)
-        reply_simple(broker, &wait->reply_to, RESPONSE_SUCCESS, NULL);
-    else
-        reply_not_now(broker, &wait->reply_to, wait->code);
+    reply_settled(broker, &wait->reply_to, wait->code);
     free(wait);
 }
 

@@ -14,6 +14,7 @@
 #include "broker/processor/cold_read.h"
 #include "broker/processor/message_append.h"
 #include "broker/processor/processor.h"
+#include "broker/processor/reply.h"
 #include "proto/request_code.h"
 #include "proto/response_code.h"
 
@@ -92,8 +93,7 @@ static void on_read(struct broker *broker, struct cold_read *read, int code)
 
     if (code != 0) {
         reply_simple(broker, &backup->reply_to, error_response_code(code), "%s", error_text(code));
-    } else if (reply_begin(broker, &backup->reply_to, &writer, RESPONSE_SUCCESS, NULL)) {
-        remoting_writer_body(&writer);
+    } else if (reply_body_begin(broker, &backup->reply_to, &writer)) {
         buffer_append(writer.out, read->bytes, read->size);
         reply_end(broker, &backup->reply_to, &writer);
     }

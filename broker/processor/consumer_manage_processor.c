@@ -128,10 +128,7 @@ struct reply_wait {
 static void offset_stored(struct broker *broker, void *context, int code)
 {
     struct reply_wait *wait = context;
-    if (code == 0)
-        reply_simple(broker, &wait->reply_to, RESPONSE_SUCCESS, NULL);
-    else
-        reply_not_now(broker, &wait->reply_to, code);
+    reply_settled(broker, &wait->reply_to, code);
     free(wait);
 }
 
@@ -202,9 +199,8 @@ static void get_consumer_list(struct broker *broker, struct request *request)
         return;
     }
     struct remoting_writer writer;
-    if (!reply_begin(broker, &request->reply_to, &writer, RESPONSE_SUCCESS, NULL))
+    if (!reply_body_begin(broker, &request->reply_to, &writer))
         return;
-    remoting_writer_body(&writer);
     consumer_id_list_begin(writer.out);
     for (struct client_channel *channel = group->channels; channel != NULL; channel = channel->group_next) {
         /* A client that came back before its old connection was seen to close stands there twice: its members divide queues by this list. */

@@ -85,10 +85,7 @@ struct change {
 static void on_changed(struct append_entry_request *entry)
 {
     struct change *change = (struct change *)entry;
-    if (entry->code == 0)
-        reply_simple(change->broker, &change->reply_to, RESPONSE_SUCCESS, NULL);
-    else
-        reply_not_now(change->broker, &change->reply_to, entry->code);
+    reply_settled(change->broker, &change->reply_to, entry->code);
     free(change);
 }
 

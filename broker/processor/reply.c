@@ -30,6 +30,14 @@ void reply_not_now(struct broker *broker, const struct reply_to *to, int code)
         reply_simple(broker, to, error_response_code(code), "%s", error_text(code));
 }
 
+void reply_settled(struct broker *broker, const struct reply_to *to, int code)
+{
+    if (code == 0)
+        reply_simple(broker, to, RESPONSE_SUCCESS, NULL);
+    else
+        reply_not_now(broker, to, code);
+}
+
 bool reply_body_begin(struct broker *broker, const struct reply_to *to, struct remoting_writer *writer)
 {
     if (!reply_begin(broker, to, writer, RESPONSE_SUCCESS, NULL))
@@ -43,10 +51,7 @@ static void record_done(struct broker *broker, void *context, int code)
     struct record_wait *wait = context;
     if (wait->settled != NULL)
         wait->settled(broker, wait->name, code);
-    if (code == 0)
-        reply_simple(broker, &wait->reply_to, RESPONSE_SUCCESS, NULL);
-    else
-        reply_not_now(broker, &wait->reply_to, code);
+    reply_settled(broker, &wait->reply_to, code);
     free(wait);
 }
 

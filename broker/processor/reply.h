@@ -12,6 +12,8 @@ void reply_error(struct broker *broker, const struct reply_to *to, const struct 
 void reply_body_error(struct broker *broker, const struct reply_to *to, const struct error *error);
 /* A refusal that a client may retry: 14 with the cause. code: what metadata_submit or its callback gave. */
 void reply_not_now(struct broker *broker, const struct reply_to *to, int code);
+/* Success for 0, else reply_not_now. */
+void reply_settled(struct broker *broker, const struct reply_to *to, int code);
 
 /* Answers with a body: begin (false: the peer is gone), append the body to writer->out, reply_end. */
 bool reply_body_begin(struct broker *broker, const struct reply_to *to, struct remoting_writer *writer);
