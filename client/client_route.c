@@ -73,18 +73,14 @@ static int question_ask(struct question *question, struct error *error)
 {
     int64_t give_up_ms = client_monotonic_ms() + question->client->call_timeout_ms;
     question->task.run = question_run;
-    if (uv_sem_init(&question->done, 0) != 0)
-        return error_set(error, ERROR_NO_MEMORY, "out of memory");
     for (;;) {
         question->not_ready = false;
-        remoting_client_post(question->client->remoting, &question->task);
-        uv_sem_wait(&question->done);
+        remoting_client_post_and_wait(question->client->remoting, &question->task, &question->done);
         /* A name server that has just started is not ready before brokers have registered there. */
         if (!question->not_ready || client_monotonic_ms() >= give_up_ms)
             break;
         uv_sleep(ASK_AGAIN_MS);
     }
-    uv_sem_destroy(&question->done);
     if (question->rv != 0 && error != NULL)
         *error = question->error;
     return question->rv;

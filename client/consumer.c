@@ -16,7 +16,6 @@
 #include "proto/response_code.h"
 #include "proto/topic_validator.h"
 
-
 int consumer_retry_ms(uint32_t failures)
 {
     int wait_ms = CONSUMER_RETRY_MS_MIN;

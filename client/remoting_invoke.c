@@ -113,11 +113,7 @@ int remoting_client_invoke(struct remoting_client *client, const char *address, 
     assert(!remoting_client_on_loop(client));
     invocation.call.context = &invocation;
     response->frame = NULL;
-    if (uv_sem_init(&invocation.done, 0) != 0)
-        return error_set(error, ERROR_NO_MEMORY, "out of memory");
-    remoting_client_post(client, &invocation.task);
-    uv_sem_wait(&invocation.done);
-    uv_sem_destroy(&invocation.done);
+    remoting_client_post_and_wait(client, &invocation.task, &invocation.done);
     if (invocation.rv == ERROR_TIMEOUT)
         return error_set(error, ERROR_TIMEOUT, "%s: no answer to request %d within %d ms", address, code, timeout_ms);
     if (invocation.rv != 0)
