@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "client/namespace_util.h"
 #include "proto/topic_validator.h"
 
 #define CONTENT_SEPARATOR "\001"

@@ -13,7 +13,6 @@
 
 #include "broker/broker.h"
 #include "broker/broker_stats.h"
-#include "broker/broker_stats_manager.h"
 #include "broker/limits.h"
 #include "broker/metadata/subscription_group.h"
 #include "broker/metadata/topic_config.h"
