@@ -192,10 +192,10 @@ static void take_manifest(struct bulk_fetch *fetch, const struct peer_message *i
         return;
     }
     uint64_t begin = continues ? mapped_file_queue_begin(&fetch->staging.data) : fetch->first_position;
-    fetch->resumed_bytes = continues ? fetch->staging.end_position - begin : 0;
+    uint64_t here = continues ? fetch->staging.end_position - begin : 0;
     LOG_INFO("the log is fetched from member %s: entries %llu to %llu, %llu MiB, of which %llu are here", fetch->replica->members[fetch->peer - 1].id,
              (unsigned long long)fetch->staging.begin_index, (unsigned long long)fetch->last, (unsigned long long)((fetch->end_position - begin) >> 20),
-             (unsigned long long)(fetch->resumed_bytes >> 20));
+             (unsigned long long)(here >> 20));
     buffer_close(&fetch->metadata);
     buffer_init(&fetch->metadata, METADATA_MAX);
     fetch->begun_us = fetch->told_us = replica_now_us(fetch->replica);

@@ -65,7 +65,6 @@ struct bulk_fetch {
     uint32_t unanswered;
     uint64_t told_us; /* when progress was logged last */
     uint64_t begun_us;
-    uint64_t resumed_bytes; /* were here already */
     int64_t leftover_at;    /* install/ lay there at the start, with so much log: a longer log does not need it. -2 = no */
 };
 

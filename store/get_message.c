@@ -162,13 +162,13 @@ bool message_store_is_cold(struct message_store *store, struct slice topic, int3
         return false;
     consume_queue_bytes(queue, offset, READ_AHEAD_UNITS, &file, &address, &size);
     mapped_file_pin(file);
-    *pages = (struct message_store_pages){store->env, file, address, size};
+    *pages = (struct message_store_pages){file, address, size};
     return true;
 }
 
 void message_store_read_pages(const struct message_store_pages *pages)
 {
-    pages->env->ops->populate(pages->env, pages->address, pages->size);
+    pages->file->env->ops->populate(pages->file->env, pages->address, pages->size);
 }
 
 void message_store_release_pages(struct message_store_pages *pages)

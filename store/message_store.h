@@ -155,7 +155,6 @@ void message_store_get_message(struct message_store *store, struct slice topic, 
 
 /* Pages of a queue's file, pinned. */
 struct message_store_pages {
-    struct env *env;
     struct mapped_file *file;
     uint8_t *address;
     size_t size;
