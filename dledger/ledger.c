@@ -284,7 +284,9 @@ int ledger_truncate(struct ledger *ledger, uint64_t first_removed)
         old_end += LEDGER_BLANK_SIZE;
     }
 
-    ledger_cancel_reservation(ledger);
+    int rv = ledger_cancel_reservation(ledger);
+    if (rv != 0)
+        return rv;
     struct error error;
     if (mapped_file_queue_cut(&ledger->data, file_end, &error) != 0) {
         if (!ledger->failed) {
@@ -293,7 +295,7 @@ int ledger_truncate(struct ledger *ledger, uint64_t first_removed)
         }
         return ERROR_IO;
     }
-    int rv = ledger_zero_backwards(ledger, file, new_end, old_end);
+    rv = ledger_zero_backwards(ledger, file, new_end, old_end);
     if (rv != 0)
         return ledger_fail(ledger, rv, "cut of", file, new_end);
     rv = env_sync(ledger->env, file->file);

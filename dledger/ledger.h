@@ -77,9 +77,10 @@ struct ledger {
     int64_t sync_cap_index; /* a cut while the sync is out lowers what it proves */
     uint64_t sync_cap_position;
     /* ---- private: reserving ---- */
-    struct mapped_file *reserve_file; /* pinned for the job that is out, NULL for one of the index */
+    struct mapped_file *reserve_file; /* pinned for the job that is out, NULL for one of the index and one that creates a segment */
+    struct mapped_file_creation *reserve_creation; /* of the job that is out and creates a segment, else NULL */
     uint64_t reserve_retry_us;        /* not before: a full disk is not asked every turn */
-    pthread_mutex_t reserve_lock;     /* held by the pool's job while it writes a piece of zeros, by the loop while it calls the job off */
+    pthread_mutex_t reserve_lock;     /* held by the pool's job while it writes a piece of zeros or names a segment, by the loop while it calls the job off */
     bool reserve_cancelled;           /* under reserve_lock */
     /* ---- private: index files ---- */
     uint64_t index_reserved_end;  /* bytes of the index files that have disk blocks */
@@ -187,13 +188,17 @@ struct ledger_reservation {
     uint64_t end_position;
     bool zero;
     bool index; /* room for index units, not for entries */
+    bool creates; /* the next segment, nothing else */
+    struct mapped_file_creation creation;
     int result; /* 0 or -errno, set by _run */
 };
-/* True: there is a job (room ahead is below LEDGER_RESERVE_AHEAD and none is out); it may have created and mapped the next segment. After a failure
- * for want of room it says false for a while. */
+/* True: there is a job (room ahead is below LEDGER_RESERVE_AHEAD and none is out). After a failure for want of room it says false for a while. */
 bool ledger_reservation_next(struct ledger *ledger, struct ledger_reservation *job);
 void ledger_reservation_run(struct ledger_reservation *job);                            /* any thread */
-void ledger_reservation_done(struct ledger *ledger, const struct ledger_reservation *job); /* loop; on failure reserved_end stays */
+void ledger_reservation_done(struct ledger *ledger, struct ledger_reservation *job); /* loop; on failure reserved_end stays */
+
+/* Entries up to `end` need a segment that such a job is creating: who can wait for it does, since a disk that hangs keeps it away for long. */
+bool ledger_awaits_segment(const struct ledger *ledger, uint64_t end);
 
 uint64_t ledger_entries_ahead(const struct ledger *ledger); /* more than the log has now, for which the index has room */
 

@@ -18,8 +18,8 @@ int ledger_fail(struct ledger *ledger, int rv, const char *what, const struct ma
 int ledger_reserve_index(struct ledger *ledger, uint64_t end);
 /* Room for entries up to position `end`, without zeros: the way of an append that is ahead of the pool. As above. */
 int ledger_reserve_data(struct ledger *ledger, uint64_t end);
-/* Calls off the job that is out, if any; on return it writes no more zeros. */
-void ledger_cancel_reservation(struct ledger *ledger);
+/* Calls off the job that is out, if any; on return it writes no more zeros, and no segment of its making is there or appears. 0 or ERROR_IO. */
+int ledger_cancel_reservation(struct ledger *ledger);
 /* Zeroes [from, to) of a segment page by page from the back. 0 or -errno. */
 int ledger_zero_backwards(struct ledger *ledger, struct mapped_file *file, uint64_t from, uint64_t to);
 

@@ -2,7 +2,10 @@
  * takes their results.
  *
  * A job of class B writes zeros into room that the loop does not use yet. A follower may be handed more than is reserved while such a job is out:
- * then the loop calls the job off, and must not write before the piece of zeros under way is done. That is what reserve_lock is for. */
+ * then the loop calls the job off, and must not write before the piece of zeros under way is done. That is what reserve_lock is for.
+ *
+ * The next segment is created by a job too, since that takes syncs: while one is out, who can wait for it does (ledger_awaits_segment). Who cannot calls it
+ * off; then the job leaves nothing behind, whichever of the two comes first, and the loop creates the segment itself. */
 #include "dledger/ledger_internal.h"
 
 #include <assert.h>
@@ -64,22 +67,26 @@ int ledger_zero_backwards(struct ledger *ledger, struct mapped_file *file, uint6
     return 0;
 }
 
-/* The file that holds position, unless there is one. 0, ERROR_NO_SPACE (noted), ERROR_IO (final). */
-static int add_file(struct ledger *ledger, struct mapped_file_queue *files, uint64_t position)
+/* A file could not be created. ERROR_NO_SPACE (noted), ERROR_IO (final). */
+static int add_failed(struct ledger *ledger, const struct mapped_file_queue *files, int code, const struct error *error)
 {
-    struct error error;
-    int code = mapped_file_queue_find(files, position) != NULL ? 0 : mapped_file_queue_add(files, position, NULL, &error);
-    if (code == 0)
-        return 0;
     if (code == ERROR_NO_SPACE || code == ERROR_NO_MEMORY) {
         ledger->reserve_result = files->add_result;
         return ERROR_NO_SPACE;
     }
     if (!ledger->failed) {
         ledger->failed = true;
-        ledger->failure = error;
+        ledger->failure = *error;
     }
     return ERROR_IO;
+}
+
+/* The file that holds position, unless there is one. */
+static int add_file(struct ledger *ledger, struct mapped_file_queue *files, uint64_t position)
+{
+    struct error error;
+    int code = mapped_file_queue_find(files, position) != NULL ? 0 : mapped_file_queue_add(files, position, NULL, &error);
+    return code == 0 ? 0 : add_failed(ledger, files, code, &error);
 }
 
 static int room_failed(struct ledger *ledger, int rv, const struct mapped_file *file, uint64_t position)
@@ -91,22 +98,35 @@ static int room_failed(struct ledger *ledger, int rv, const struct mapped_file *
     return ERROR_NO_SPACE;
 }
 
-void ledger_cancel_reservation(struct ledger *ledger)
+int ledger_cancel_reservation(struct ledger *ledger)
 {
-    if (!ledger->reserving || ledger->reserve_file == NULL)
-        return;
+    struct mapped_file_creation *creation = ledger->reserve_creation;
+    int rv = 0;
+
+    if (!ledger->reserving || (ledger->reserve_file == NULL && creation == NULL))
+        return 0;
     pthread_mutex_lock(&ledger->reserve_lock);
     ledger->reserve_cancelled = true;
+    if (creation != NULL && creation->named)
+        rv = mapped_file_creation_drop(creation);
     pthread_mutex_unlock(&ledger->reserve_lock);
+    return rv == 0 ? 0 : ledger_fail(ledger, rv, "remove", NULL, 0);
+}
+
+bool ledger_awaits_segment(const struct ledger *ledger, uint64_t end)
+{
+    return ledger->reserve_creation != NULL && end > ledger->reserve_creation->start;
 }
 
 int ledger_reserve_data(struct ledger *ledger, uint64_t end)
 {
-    ledger_cancel_reservation(ledger);
+    int code = ledger_cancel_reservation(ledger);
+    if (code != 0)
+        return code;
     while (ledger->reserved_end < end) {
         struct mapped_file *file = mapped_file_queue_find(&ledger->data, ledger->reserved_end);
         if (file == NULL) {
-            int code = add_file(ledger, &ledger->data, ledger->reserved_end);
+            code = add_file(ledger, &ledger->data, ledger->reserved_end);
             if (code != 0)
                 return code;
             continue;
@@ -203,6 +223,21 @@ static bool index_job(struct ledger *ledger, struct ledger_reservation *job)
     return true;
 }
 
+static bool creation_job(struct ledger *ledger, struct ledger_reservation *job)
+{
+    *job = (struct ledger_reservation){.env = ledger->env, .ledger = ledger, .creates = true};
+    int rv = mapped_file_creation_begin(&job->creation, &ledger->data, ledger->reserved_end);
+    if (rv != 0) {
+        ledger_fail(ledger, rv, "create a segment behind", NULL, 0);
+        return false;
+    }
+    ledger->reserve_file = NULL;
+    ledger->reserve_creation = &job->creation;
+    ledger->reserve_cancelled = false;
+    ledger->reserving = true;
+    return true;
+}
+
 bool ledger_reservation_next(struct ledger *ledger, struct ledger_reservation *job)
 {
     if (ledger->failed || ledger->reserving)
@@ -217,13 +252,8 @@ bool ledger_reservation_next(struct ledger *ledger, struct ledger_reservation *j
     if (!data || ledger->failed)
         return false;
     struct mapped_file *file = mapped_file_queue_find(&ledger->data, ledger->reserved_end);
-    if (file == NULL) {
-        if (add_file(ledger, &ledger->data, ledger->reserved_end) != 0) {
-            ledger->reserve_retry_us = env_monotonic_us(ledger->env) + RETRY_US;
-            return false;
-        }
-        file = mapped_file_queue_find(&ledger->data, ledger->reserved_end);
-    }
+    if (file == NULL)
+        return creation_job(ledger, job);
     uint64_t file_end = file->start + ledger->data.file_size;
     uint64_t to = min_u64(ledger->reserved_end - ledger->reserved_end % LEDGER_RESERVE_STEP + LEDGER_RESERVE_STEP, file_end);
     *job = (struct ledger_reservation){
@@ -251,8 +281,47 @@ static int zero_piece(struct ledger_reservation *job, uint64_t offset, size_t si
     return rv;
 }
 
+static void creation_run(struct ledger_reservation *job)
+{
+    job->result = mapped_file_creation_make(&job->creation);
+    pthread_mutex_lock(&job->ledger->reserve_lock);
+    if (job->result == 0)
+        job->result = job->ledger->reserve_cancelled ? -ECANCELED : mapped_file_creation_name(&job->creation);
+    if (job->result != 0)
+        mapped_file_creation_drop(&job->creation);
+    pthread_mutex_unlock(&job->ledger->reserve_lock);
+    if (job->result == 0)
+        job->result = mapped_file_creation_settle(&job->creation);
+}
+
+static void creation_done(struct ledger *ledger, struct ledger_reservation *job)
+{
+    struct error error;
+    int rv = job->result;
+
+    ledger->reserve_creation = NULL;
+    if (ledger->reserve_cancelled)
+        return;
+    if (rv == 0) {
+        int code = mapped_file_queue_adopt(&ledger->data, &job->creation, &error);
+        if (code == 0)
+            return;
+        add_failed(ledger, &ledger->data, code, &error);
+    } else if (no_room(rv)) {
+        ledger->reserve_result = rv;
+    } else {
+        ledger_fail(ledger, rv, "create a segment behind", NULL, 0);
+    }
+    ledger->reserve_retry_us = env_monotonic_us(ledger->env) + RETRY_US;
+    mapped_file_creation_drop(&job->creation);
+}
+
 void ledger_reservation_run(struct ledger_reservation *job)
 {
+    if (job->creates) {
+        creation_run(job);
+        return;
+    }
     uint64_t offset = job->offset, end = job->offset + job->size;
     bool zero = job->zero;
     job->result = job->env->ops->allocate(job->env, job->file, job->offset, job->size);
@@ -275,12 +344,16 @@ void ledger_reservation_run(struct ledger_reservation *job)
     }
 }
 
-void ledger_reservation_done(struct ledger *ledger, const struct ledger_reservation *job)
+void ledger_reservation_done(struct ledger *ledger, struct ledger_reservation *job)
 {
     assert(ledger->reserving);
     struct mapped_file *file = ledger->reserve_file;
     ledger->reserving = false;
     ledger->reserve_file = NULL;
+    if (job->creates) {
+        creation_done(ledger, job);
+        return;
+    }
     if (job->index) {
         env_close(ledger->env, job->file);
         if (job->result != 0)

@@ -217,7 +217,7 @@ int raft_driver_make_room(struct raft_driver *driver, uint64_t end_position, uin
     int rv = 0;
 
     if (end_position > ledger->reserved_end)
-        rv = ledger_reserve_data(ledger, end_position);
+        rv = ledger_awaits_segment(ledger, end_position) ? ERROR_BUSY : ledger_reserve_data(ledger, end_position);
     if (rv == 0 && index_end > ledger->index_reserved_end)
         rv = ledger_reserve_index(ledger, index_end);
     if (rv == ERROR_IO)

@@ -132,7 +132,7 @@ int raft_driver_submit(struct raft_driver *driver, const uint8_t *run, size_t si
 /* As leader, before more members vote: who alone had a vote never looked whether others answer, and would judge them by that long time. */
 void raft_driver_restart_quorum_check(struct raft_driver *driver);
 /* Makes sure that the ledger can take entries up to end_position, count of them: to be asked before a step that brings entries, since behind it
- * there is no way back. 0, ERROR_NO_SPACE, ERROR_IO (final). */
+ * there is no way back. 0, ERROR_BUSY (a segment is being created), ERROR_NO_SPACE, ERROR_IO (final). */
 int raft_driver_make_room(struct raft_driver *driver, uint64_t end_position, uint32_t count);
 /* Entries up to index are as durable as the class wants (the caller heeds cuts made since they were handed to a sync: ledger_sync_done() does). */
 void raft_driver_persisted(struct raft_driver *driver, raft_index index);

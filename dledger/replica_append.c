@@ -212,7 +212,10 @@ bool replica_submit(struct replica *replica)
         end = load_u64(last + 24) + replica->gather_sizes[count - 1];
     }
     /* Behind the step there is no way back, so the room must be there before it. */
-    if (raft_driver_make_room(&replica->driver, end + LEDGER_BLANK_SIZE, count) != 0) {
+    rv = raft_driver_make_room(&replica->driver, end + LEDGER_BLANK_SIZE, count);
+    if (rv == ERROR_BUSY)
+        return false; /* the reservation that comes back wakes the loop */
+    if (rv != 0) {
         replica_note_room(replica);
         refuse_gathered(replica, ERROR_NO_SPACE);
         return false;

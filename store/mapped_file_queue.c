@@ -11,6 +11,9 @@
 #include <string.h>
 
 #define NAME_DIGITS 20
+/* What is being created, by the loop and by a job: a file that the loop needs at once must not wait for a job that was called off. */
+#define NEW_SUFFIX ".new"
+#define AHEAD_SUFFIX ".add"
 /* Files of one queue: 2^20 files of 6 MB are 314 billion messages. */
 #define FILES_MAX (1u << 20)
 
@@ -118,7 +121,7 @@ struct names {
     size_t capacity;
     bool left_over; /* a file that was being created when the process died */
     char strange[NAME_MAX + 1]; /* 20 characters that are no number */
-    char unfinished[NAME_DIGITS + 1];
+    char unfinished[NAME_DIGITS + sizeof NEW_SUFFIX];
 };
 
 static bool number_of(const char *name, uint64_t *value)
@@ -143,8 +146,8 @@ static int each_name(void *argument, const char *name, bool is_dir)
     uint64_t start;
     if (is_dir || size < NAME_DIGITS)
         return 0;
-    if (size == NAME_DIGITS + 4 && strcmp(name + NAME_DIGITS, ".new") == 0 && number_of(name, &start)) {
-        memcpy(names->unfinished, name, NAME_DIGITS);
+    if ((strcmp(name + NAME_DIGITS, NEW_SUFFIX) == 0 || strcmp(name + NAME_DIGITS, AHEAD_SUFFIX) == 0) && number_of(name, &start)) {
+        memcpy(names->unfinished, name, size + 1);
         names->left_over = true;
         return 0;
     }
@@ -307,7 +310,7 @@ static int open_all(struct mapped_file_queue *queue, struct env *env, const char
     }
     if (code == 0 && names.left_over) {
         char path[PATH_MAX];
-        if (snprintf(path, sizeof path, "%s/%s.new", dir, names.unfinished) < (int)sizeof path)
+        if (snprintf(path, sizeof path, "%s/%s", dir, names.unfinished) < (int)sizeof path)
             env->ops->unlink(env, path);
     }
 
@@ -465,6 +468,11 @@ int mapped_file_queue_map(const struct mapped_file_queue *queue, struct mapped_f
     return file->map != NULL ? 0 : map_again(queue, file);
 }
 
+static int sync_names(struct env *env, const char *dir)
+{
+    return SEEDED_BUG(DIR_NOT_SYNCED) ? 0 : env->ops->sync_dir(env, dir);
+}
+
 /* Names appeared or went. */
 static int dir_changed(struct mapped_file_queue *queue)
 {
@@ -472,12 +480,22 @@ static int dir_changed(struct mapped_file_queue *queue)
         queue->dir_dirty = true;
         return 0;
     }
-    if (SEEDED_BUG(DIR_NOT_SYNCED))
-        return 0;
-    int rv = queue->env->ops->sync_dir(queue->env, queue->dir);
+    int rv = sync_names(queue->env, queue->dir);
     if (rv == 0)
         queue->removed = false;
     return rv;
+}
+
+/* The name appears only when the length is right: a crash in between must not leave a file that open refuses. */
+static int make_file(struct env *env, const char *unfinished, uint64_t size, bool durable, struct env_file **handle)
+{
+    int rv = env_open(env, unfinished, ENV_WRITE | ENV_CREATE, handle);
+    if (rv != 0) {
+        *handle = NULL;
+        return rv;
+    }
+    rv = env->ops->truncate(env, *handle, size);
+    return rv == 0 && durable ? env_sync(env, *handle) : rv;
 }
 
 int mapped_file_queue_add(struct mapped_file_queue *queue, uint64_t position, struct mapped_file **out, struct error *error)
@@ -486,27 +504,23 @@ int mapped_file_queue_add(struct mapped_file_queue *queue, uint64_t position, st
     uint64_t start = position - position % queue->file_size;
     assert(queue->count == 0 || start == mapped_file_queue_end(queue));
     char path[PATH_MAX], unfinished[PATH_MAX];
-    struct env_file *handle;
+    struct env_file *handle = NULL;
     int rv = file_path(queue, start, "", path);
     if (rv == 0)
-        rv = file_path(queue, start, ".new", unfinished);
+        rv = file_path(queue, start, NEW_SUFFIX, unfinished);
     if (rv == 0)
         rv = grow(queue);
     if (rv == 0 && queue->count == 0 && queue->writable_map)
         rv = env->ops->make_dir(env, queue->dir);
-    /* The name appears only when the length is right: a crash in between must not leave a file that open refuses. */
     if (rv == 0)
-        rv = env_open(env, unfinished, ENV_WRITE | ENV_CREATE, &handle);
-    if (rv != 0)
-        return add_failed(queue, error, rv, "create", path);
-    rv = env->ops->truncate(env, handle, queue->file_size);
-    if (rv == 0 && !queue->writable_map)
-        rv = env_sync(env, handle);
+        rv = make_file(env, unfinished, queue->file_size, !queue->writable_map, &handle);
     if (rv == 0)
         rv = env->ops->rename(env, unfinished, path);
     if (rv != 0) {
-        env_close(env, handle);
-        env->ops->unlink(env, unfinished);
+        if (handle != NULL) {
+            env_close(env, handle);
+            env->ops->unlink(env, unfinished);
+        }
         return add_failed(queue, error, rv, "create", path);
     }
     struct mapped_file *file = NULL;
@@ -523,6 +537,62 @@ int mapped_file_queue_add(struct mapped_file_queue *queue, uint64_t position, st
     if (out != NULL)
         *out = file;
     return 0;
+}
+
+int mapped_file_creation_begin(struct mapped_file_creation *creation, const struct mapped_file_queue *queue, uint64_t position)
+{
+    assert(!queue->writable_map);
+    creation->env = queue->env;
+    creation->start = position - position % queue->file_size;
+    creation->size = queue->file_size;
+    creation->handle = NULL;
+    creation->named = false;
+    int n = snprintf(creation->dir, sizeof creation->dir, "%s", queue->dir);
+    int rv = n < 0 || n >= (int)sizeof creation->dir ? -ENAMETOOLONG : file_path(queue, creation->start, "", creation->path);
+    return rv == 0 ? file_path(queue, creation->start, AHEAD_SUFFIX, creation->unfinished) : rv;
+}
+
+int mapped_file_creation_make(struct mapped_file_creation *creation)
+{
+    return make_file(creation->env, creation->unfinished, creation->size, true, &creation->handle);
+}
+
+int mapped_file_creation_name(struct mapped_file_creation *creation)
+{
+    int rv = creation->env->ops->rename(creation->env, creation->unfinished, creation->path);
+    creation->named = rv == 0;
+    return rv;
+}
+
+int mapped_file_creation_settle(struct mapped_file_creation *creation)
+{
+    return sync_names(creation->env, creation->dir);
+}
+
+int mapped_file_queue_adopt(struct mapped_file_queue *queue, struct mapped_file_creation *creation, struct error *error)
+{
+    struct mapped_file *file = NULL;
+    assert(creation->named && creation->size == queue->file_size && (queue->count == 0 || creation->start == mapped_file_queue_end(queue)));
+    int rv = grow(queue);
+    if (rv == 0) {
+        struct env_file *handle = creation->handle;
+        creation->handle = NULL;
+        rv = map_file(queue, creation->start, handle, &file);
+    }
+    if (rv != 0)
+        return add_failed(queue, error, rv, "map", creation->path);
+    queue->files[queue->count++] = file;
+    return 0;
+}
+
+int mapped_file_creation_drop(struct mapped_file_creation *creation)
+{
+    if (creation->handle != NULL)
+        env_close(creation->env, creation->handle);
+    creation->handle = NULL;
+    int rv = creation->env->ops->unlink(creation->env, creation->named ? creation->path : creation->unfinished);
+    creation->named = false;
+    return rv == -ENOENT ? 0 : rv;
 }
 
 int mapped_file_queue_reserve(struct mapped_file_queue *queue, struct mapped_file *file, uint64_t position, uint64_t size)

@@ -7,6 +7,8 @@
 #ifndef LEDGERMQ_STORE_MAPPED_FILE_QUEUE_H
 #define LEDGERMQ_STORE_MAPPED_FILE_QUEUE_H
 
+#include <limits.h>
+
 #include "proto/error.h"
 #include "store/env.h"
 #include "store/mapped_file_pool.h"
@@ -90,6 +92,28 @@ uint8_t *mapped_file_queue_at(const struct mapped_file_queue *queue, uint64_t po
 int mapped_file_queue_sync_dir(struct mapped_file_queue *queue);
 /* Creates (full length, sparse, directory synced: with writable maps that is left to mapped_file_queue_sync_dir) and maps the file that holds position; it must be the next one, or the first of an empty queue. */
 int mapped_file_queue_add(struct mapped_file_queue *queue, uint64_t position, struct mapped_file **file, struct error *error);
+
+/* The same in parts, of which the two that wait for the disk may run on any thread. Not with writable maps. One that is given up has its handle closed and
+ * its file removed by mapped_file_creation_drop(), between any two parts. */
+struct mapped_file_creation {
+    struct env *env;
+    uint64_t start, size;
+    char dir[PATH_MAX], path[PATH_MAX], unfinished[PATH_MAX];
+    struct env_file *handle; /* NULL: it is not there, or has been adopted */
+    bool named;
+};
+/* 0 or -ENAMETOOLONG. */
+int mapped_file_creation_begin(struct mapped_file_creation *creation, const struct mapped_file_queue *queue, uint64_t position);
+/* The three return 0 or a negative errno. _make: any thread; a file of its full length under another name, durable. _name: it gets its own. _settle: any
+ * thread; the name is durable. */
+int mapped_file_creation_make(struct mapped_file_creation *creation);
+int mapped_file_creation_name(struct mapped_file_creation *creation);
+int mapped_file_creation_settle(struct mapped_file_creation *creation);
+/* Maps it as the last one, which it must be. */
+int mapped_file_queue_adopt(struct mapped_file_queue *queue, struct mapped_file_creation *creation, struct error *error);
+/* 0 or a negative errno: it could not be removed. */
+int mapped_file_creation_drop(struct mapped_file_creation *creation);
+
 /* Reserves disk blocks for size bytes at position, which lie in that file, so that a write through the mapping cannot meet a full disk (it would
  * raise SIGBUS). 0 or a negative errno. */
 int mapped_file_queue_reserve(struct mapped_file_queue *queue, struct mapped_file *file, uint64_t position, uint64_t size);

@@ -356,7 +356,7 @@ def x1_topics_with_a_time_of_their_own():
             check(answer.code == 21 and answer.ext["nextBeginOffset"] == "256", f"{answer}")
             check(int(remoting.read_queue(connection, "S", 0, 256)[0].body[:8]) == 256, "the first that is there")
         wait_trimmed(cluster, 3 * SEGMENT)
-        why = "".join(broker_log(cluster, node) for node in range(3))
+        why = "".join(cluster.output(node) for node in range(3))
         check("is to go (reserve.time)" in why and "is to go (fileReservedTime)" not in why, "why it went is told")
 
         # A topic without a time of its own keeps the segment in which it has a message, then one with a longer time does.

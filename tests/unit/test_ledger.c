@@ -322,6 +322,60 @@ START_TEST(test_reservation_overtaken)
 }
 END_TEST
 
+/* The next job that creates a segment, with all that comes before it done. */
+static void next_creation(struct fixture *f, struct ledger_reservation *job)
+{
+    for (;;) {
+        ck_assert(ledger_reservation_next(&f->ledger, job));
+        if (job->creates)
+            return;
+        ledger_reservation_run(job);
+        ledger_reservation_done(&f->ledger, job);
+    }
+}
+
+/* A segment that is being created when the log is cut, or when entries need it at once: nobody finds it there that does not expect it, whichever of the two
+ * comes first. */
+START_TEST(test_creation_overtaken)
+{
+    for (int when = 0; when < 3; when++) { /* the job has not begun, has named the file, has come back */
+        for (int cut = 0; cut < 2; cut++) {
+            struct fixture *f = fixture_new(4, true);
+            struct ledger_reservation job;
+            must_open(f);
+            ck_assert_int_eq(append(f, 3, 1, 1000, -1, 1), 0);
+            next_creation(f, &job);
+            uint64_t start = job.creation.start;
+            ck_assert(!ledger_awaits_segment(&f->ledger, start) && ledger_awaits_segment(&f->ledger, start + 1));
+            if (when > 0)
+                ledger_reservation_run(&job);
+            if (when > 1)
+                ledger_reservation_done(&f->ledger, &job);
+            if (cut) {
+                ck_assert_int_eq(ledger_truncate(&f->ledger, 2), 0);
+                ledger_model_cut(&f->model, 2);
+            }
+            ck_assert_int_eq(append(f, 3 * SEGMENT / 1000, 1, 1000, -1, 1), 0);
+            must_equal(f);
+            if (when == 0)
+                ledger_reservation_run(&job);
+            if (when < 2) {
+                ck_assert(!ledger_awaits_segment(&f->ledger, start) && ledger_awaits_segment(&f->ledger, start + 1));
+                ledger_reservation_done(&f->ledger, &job);
+            }
+            ck_assert(!ledger_awaits_segment(&f->ledger, UINT64_MAX));
+            must_equal(f);
+            reserve_ahead(f);
+            must_equal(f);
+            close_ledger(f);
+            must_open(f);
+            must_equal(f);
+            fixture_free(f);
+        }
+    }
+}
+END_TEST
+
 START_TEST(test_reserved_ahead)
 {
     struct fixture *f = fixture_new(4, true);
@@ -567,6 +621,7 @@ int main(void)
     tcase_add_test(tcase, test_sync_of_many_segments);
     tcase_add_test(tcase, test_trim);
     tcase_add_test(tcase, test_reservation_overtaken);
+    tcase_add_test(tcase, test_creation_overtaken);
     tcase_add_test(tcase, test_reserved_ahead);
     tcase_add_test(tcase, test_settings);
     tcase_add_test(tcase, test_index_lost);
