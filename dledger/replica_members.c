@@ -140,7 +140,7 @@ uint64_t replica_leaderless(const struct replica *replica)
     if (!ours && most == NULL)
         return 0;
     uint64_t last_term = ours ? replica->ledger.last_term : most->last_term;
-    raft_index last = ours ? raft_driver_last(&replica->driver) : most->last_index + 1;
+    raft_index last = ours ? raft_driver_last(&replica->driver) : most->last_index;
     for (int i = 0; i < replica->member_count; i++) {
         const struct replica_peer *peer = &replica->peers[i];
         if (replica_is_other(replica, i) && !peer->hello.started && better_log(&peer->hello, last_term, last, ours ? replica->id : 0))

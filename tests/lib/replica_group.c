@@ -66,7 +66,7 @@ static void io_send(void *context, uint64_t to, struct peer_message *message, co
 {
     struct group_node *node = context;
     ck_assert_msg(message->type != PEER_APPEND_ENTRIES || (uint32_t)message->append.stamp != 0, "an answer to it would promise more than was asked");
-    if (group.nodes[to].up && !group.nodes[to].cut && !node->cut && (group.passes == NULL || group.passes(node->id, to, message)))
+    if (group.nodes[to].up && !group.nodes[to].cut && !node->cut && !group.parted[node->id][to] && (group.passes == NULL || group.passes(node->id, to, message)))
         put_on_wire(node->id, to, message, run, size);
 }
 
@@ -153,9 +153,23 @@ static void cb_failed(void *context, const struct error *error)
 static void hear(struct group_node *from, struct group_node *to)
 {
     struct peer_hello hello;
+    if (group.parted[from->id][to->id])
+        return;
     replica_hello(&from->replica, to->id, &hello);
     ck_assert_ptr_null(replica_check_hello(&to->replica, &hello));
     replica_peer_connected(&to->replica, from->id, &hello);
+}
+
+void group_part(const struct group_node *a, const struct group_node *b)
+{
+    group.parted[a->id][b->id] = group.parted[b->id][a->id] = true;
+}
+
+void group_join(struct group_node *a, struct group_node *b)
+{
+    group.parted[a->id][b->id] = group.parted[b->id][a->id] = false;
+    hear(a, b);
+    hear(b, a);
 }
 
 void group_up(struct group_node *node)

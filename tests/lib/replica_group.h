@@ -59,6 +59,7 @@ struct group {
     bool (*passes)(uint64_t from, uint64_t to, const struct peer_message *message);
     /* Set: may change the bytes behind a message's header. */
     void (*spoils)(const struct peer_message *message, uint8_t *body);
+    bool parted[GROUP_NODES + 1][GROUP_NODES + 1]; /* these two have no connection: group_part(), group_join() */
     /* Set: how long a message is on its way; else it arrives in the step in which it was sent. Order is kept between two members. */
     uint64_t (*latency_us)(uint64_t from, uint64_t to);
 };
@@ -93,6 +94,9 @@ int group_send(struct group_node *node, struct group_send *send, int n);
 void group_must_send(struct group_node *node, int n);
 /* Where its ledger lies. */
 const char *group_dir(const struct group_node *node);
+/* No connection between these two, and again one, on which they greet each other. */
+void group_part(const struct group_node *a, const struct group_node *b);
+void group_join(struct group_node *a, struct group_node *b);
 /* A file in there, until the next call. */
 const char *group_file(const struct group_node *node, const char *name);
 /* What its vote file says from now on; the node must be down. */

@@ -237,6 +237,43 @@ START_TEST(test_power_cut_and_lost_vote)
 }
 END_TEST
 
+/* Of the last entry, which a follower lacked, only one member is left, and that one lost its vote. A wiped member that hears it does not fill itself from the
+ * follower and elect it. The other way round as well: where the follower has as much, nobody waits for a member that has no more. */
+START_TEST(test_mute_member_has_one_entry_more)
+{
+    struct group_node *leader = start_group(DURABILITY_B);
+    struct group_node *less = group_other(leader, NULL);
+    struct group_node *more = group_other(leader, less);
+    bool lacks = _i == 0;
+
+    for (int i = 0; i < 5; i++)
+        group_must_send(leader, i);
+    group_steps(1500); /* a checkpoint of both */
+    less->cut = lacks;
+    group_must_send(leader, 5);
+    if (!lacks)
+        group_steps(100);
+    ck_assert_int_eq(more->replica.ledger.last_index, less->replica.ledger.last_index + lacks);
+    for (int i = 1; i <= GROUP_NODES; i++)
+        group_kill(&group.nodes[i]);
+    less->cut = false;
+    group_wipe(leader);
+    sim_env_remove(&more->sim, group_file(more, "vote"));
+    group_part(less, more);
+    group_all_up();
+    if (lacks)
+        expect_nobody_leads(3000);
+    else
+        group_wait_leader(3000);
+    group_join(less, more);
+    group_must_send(group_wait_leader(3000), 6);
+    group_steps(1000);
+    expect_equal_logs();
+    for (int i = 1; i <= GROUP_NODES; i++)
+        ck_assert_int_eq(group_messages(&group.nodes[i]), 7);
+}
+END_TEST
+
 /* A metadata entry of so many bytes; 0 or a code. May take what is kept for deletions and elections, too. */
 static int append_bytes(struct group_node *leader, size_t size, bool all)
 {
@@ -472,6 +509,7 @@ int main(void)
     tcase_add_test(tcase, test_term_of_what_was_fetched);
     tcase_add_test(tcase, test_stopped_member_is_missing);
     tcase_add_loop_test(tcase, test_power_cut_and_lost_vote, 0, 2 * GROUP_NODES);
+    tcase_add_loop_test(tcase, test_mute_member_has_one_entry_more, 0, 2);
     tcase_add_loop_test(tcase, test_election_on_full_disks, 0, 2);
     tcase_add_loop_test(tcase, test_room_kept_on_full_disks, 0, 2);
     tcase_add_test(tcase, test_full_index_hands_over);
