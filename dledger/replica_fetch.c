@@ -42,7 +42,7 @@ void replica_answer_fetch(struct replica *replica, uint64_t from, const struct p
 
     if (in->fetch.next_index == 0 || !replica->driver.started || replica->driver.failed)
         return;
-    if ((in->flags & PEER_FETCH_LEADERLESS) == 0 ? !raft_driver_leads(&replica->driver) : raft_driver_leader(&replica->driver) != 0)
+    if ((in->flags & PEER_FETCH_LEADERLESS) == 0 ? !raft_driver_leads(&replica->driver) : raft_driver_hears_leader(&replica->driver))
         return;
     if (raft_driver_leads(&replica->driver) && in->fetch.term > raft_current_term(&replica->driver.raft)) {
         /* It once stood for election in a later term than ours and will not follow us. A member that runs would say so in an answer to our entries,
@@ -103,9 +103,9 @@ void replica_receive_fetched(struct replica *replica, uint64_t from, const struc
     unsigned what = in->flags & ~PEER_FETCH_LEADERLESS;
     int rv = 0;
 
-    if (leaderless && replica_leaderless(replica) != from)
+    if (replica->phase != REPLICA_MUTE || replica->mute_reason == PEER_MUTE_DAMAGED || in->fetch_result.previous_index != last)
         return;
-    if (replica->phase != REPLICA_MUTE || replica->mute_reason == PEER_MUTE_DAMAGED || in->fetch_result.previous_index != last || in->fetch_result.term < replica->votes.term)
+    if (leaderless ? replica_leaderless(replica) != from : term < replica->votes.term)
         return;
     if (what == 2) {
         bulk_fetch_begin(&replica->fetch);

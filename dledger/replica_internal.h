@@ -93,8 +93,9 @@ static inline struct replica_peer *replica_peer_of(struct replica *replica, uint
 void replica_review_members(struct replica *replica);
 void replica_hurry(struct replica *replica);
 
-/* Too few members run to elect a leader, all others are there and forgot something, as we did: nobody can lead unless some of us vote again. The id of
- * the running member with most of the log, from which to take it, our own when we have more; 0 = it is not so. */
+/* Too few of those who vote run to elect a leader, all others are there and forgot something, as we did: nobody can lead unless some of us vote again. Our
+ * own id when we do so with what we have, that of the running member from which to take the log when it has more; 0 = it is not so, or somebody else comes
+ * first. */
 uint64_t replica_leaderless(const struct replica *replica);
 /* A term that nobody has heard of, above `least`: in that one no vote of ours was given, whatever we forgot. */
 uint64_t replica_unheard_term(const struct replica *replica, uint64_t least);

@@ -106,47 +106,81 @@ static bool is_missing(const struct replica_peer *peer)
            peer->hello.mute == PEER_MUTE_DAMAGED;                         /* it will know more when its log is whole again */
 }
 
-uint64_t replica_leaderless(const struct replica *replica)
-{
-    int running = 0, voters = 0;
-    uint64_t best = 0;
-    const struct peer_hello *most = NULL;
+/* What has been heard of the others while too few of those who vote may run. Who has no vote, as one that joins, is not missed in an election, but may hold
+ * what the others forgot. */
+struct heard {
+    int others;
+    int missing;   /* of them */
+    int young;     /* empty, or holding no more than the first entry of the first term: never took part in an election */
+    int majority;  /* of those who vote */
+    int running;   /* that vote */
+    int better;    /* mute ones that vote and hold more than we do */
+    uint64_t most; /* of those that run, with a vote or without: who holds the most; 0 = nobody runs */
+};
 
-    if (replica->phase != REPLICA_MUTE || replica->mute_reason != PEER_MUTE_EMPTY)
-        return 0;
-    /* Who has no vote, as one that joins, is not missed in an election. */
-    for (int i = 0; i < replica->member_count; i++)
-        voters += replica->members[i].raft_id != 0 && replica->members[i].voter;
+static const struct peer_hello *hello_of(const struct replica *replica, uint64_t id)
+{
+    return &replica->peers[id - 1].hello;
+}
+
+static struct heard hear_others(const struct replica *replica)
+{
+    struct heard heard = {0};
+    int voters = 0;
+
     for (int i = 0; i < replica->member_count; i++) {
-        const struct replica_peer *peer = &replica->peers[i];
+        const struct peer_hello *hello = &replica->peers[i].hello;
+        bool votes = replica->members[i].raft_id != 0 && replica->members[i].voter;
+        voters += votes;
         if (!replica_is_other(replica, i))
             continue;
-        if (is_missing(peer))
-            return 0; /* it may know more */
-        if (!peer->hello.started)
+        heard.others++;
+        if (is_missing(&replica->peers[i])) {
+            heard.missing++;
             continue;
-        running += replica->members[i].voter;
-        if (most == NULL || better_log(&peer->hello, most->last_term, most->last_index, best)) {
-            most = &peer->hello;
-            best = (uint64_t)i + 1;
         }
+        heard.young += hello->last_index <= 1 && hello->term <= 1;
+        if (!hello->started) {
+            heard.better += votes && hello->last_index > 1 && better_log(hello, replica->ledger.last_term, raft_driver_last(&replica->driver), replica->id);
+            continue;
+        }
+        heard.running += votes;
+        if (heard.most == 0 || better_log(hello, hello_of(replica, heard.most)->last_term, hello_of(replica, heard.most)->last_index, heard.most))
+            heard.most = (uint64_t)i + 1;
     }
-    if (running >= voters / 2 + 1)
+    heard.majority = voters / 2 + 1;
+    return heard;
+}
+
+uint64_t replica_leaderless(const struct replica *replica)
+{
+    bool unclean = replica->mute_reason == PEER_MUTE_UNCLEAN;
+    const struct peer_hello *most;
+    struct heard heard;
+
+    if (replica->phase != REPLICA_MUTE || (replica->mute_reason != PEER_MUTE_EMPTY && !unclean))
         return 0;
-    /* What we have ourselves counts as well, and must not be cut for the sake of one that has less. */
+    heard = hear_others(replica);
+    /* What a power cut left is enough to vote with, but no more of us do than a majority needs, those with most of the log first: so the leader has the most
+     * of what is left, and the others catch up with it. */
+    if (heard.missing > 0 || heard.running + (unclean ? heard.better : 0) >= heard.majority)
+        return 0;
+    most = heard.most == 0 ? NULL : hello_of(replica, heard.most);
+    /* What we have ourselves counts as well, and must not be cut for the sake of one that has less. Whoever runs and votes can be elected by us, if we have our
+     * votes, however much more it holds. */
     bool ours = replica->ledger.last_index > 0 &&
-                (most == NULL || replica->ledger.last_term > most->last_term ||
-                 (replica->ledger.last_term == most->last_term && raft_driver_last(&replica->driver) > most->last_index));
+                (most == NULL || !better_log(most, replica->ledger.last_term, raft_driver_last(&replica->driver), unclean ? 0 : UINT64_MAX));
+    ours = ours || (unclean && (most == NULL || replica->members[heard.most - 1].voter));
     if (!ours && most == NULL)
         return 0;
     uint64_t last_term = ours ? replica->ledger.last_term : most->last_term;
     raft_index last = ours ? raft_driver_last(&replica->driver) : most->last_index;
     for (int i = 0; i < replica->member_count; i++) {
-        const struct replica_peer *peer = &replica->peers[i];
-        if (replica_is_other(replica, i) && !peer->hello.started && better_log(&peer->hello, last_term, last, ours ? replica->id : 0))
+        const struct peer_hello *hello = &replica->peers[i].hello;
+        if (replica_is_other(replica, i) && !hello->started && !(unclean && replica->members[i].voter) && better_log(hello, last_term, last, ours ? replica->id : 0))
             return 0; /* that one comes first */
     }
-    return ours ? replica->id : best;
+    return ours ? replica->id : heard.most;
 }
 
 uint64_t replica_unheard_term(const struct replica *replica, uint64_t least)
@@ -172,51 +206,36 @@ static int vote_again(struct replica *replica, struct error *error)
 void replica_review_members(struct replica *replica)
 {
     struct error error;
-    int running = 0;
-    int young = 0; /* empty, or holding no more than the first entry of the first term: never took part in an election */
-    int missing = 0;
-    int better = 0; /* mute ones that hold more than we do */
-    int size = replica_group_size(replica);
+    struct heard heard;
     int rv = 0;
 
     if ((replica->phase != REPLICA_WAITING && replica->phase != REPLICA_MUTE) || replica->mute_reason == PEER_MUTE_DAMAGED)
         return;
-    for (int i = 0; i < replica->member_count; i++) {
-        const struct replica_peer *peer = &replica->peers[i];
-        if (!replica_is_other(replica, i))
-            continue;
-        if (is_missing(peer)) {
-            missing++;
-            continue;
-        }
-        running += peer->hello.started;
-        young += peer->hello.last_index <= 1 && peer->hello.term <= 1;
-        better += peer->hello.mute != PEER_NOT_MUTE && peer->hello.last_index > 1 && better_log(&peer->hello, replica->ledger.last_term, raft_driver_last(&replica->driver), replica->id);
-    }
-    if (replica->phase == REPLICA_WAITING && young + missing < size - 1) {
+    heard = hear_others(replica);
+    if (replica->phase == REPLICA_WAITING && heard.young + heard.missing < heard.others) {
         replica->phase = REPLICA_MUTE;
         replica->checkpoint.forgot = true; /* a restart on the way must not take what was fetched so far for all that was acknowledged */
         replica_save_forgot(replica);
         LOG_WARN("this directory is empty among members that are not: mute until it has caught up with a leader");
     }
-    if (missing > 0 && !SEEDED_BUG(EMPTY_ELECTS))
+    if (heard.missing > 0 && !SEEDED_BUG(EMPTY_ELECTS))
         return; /* whoever is missing may know more */
-    if (replica->mute_reason == PEER_MUTE_EMPTY && replica->ledger.last_index <= 0 && (young == size - 1 || SEEDED_BUG(EMPTY_ELECTS))) {
+    if (replica->mute_reason == PEER_MUTE_EMPTY && replica->ledger.last_index <= 0 && (heard.young == heard.others || SEEDED_BUG(EMPTY_ELECTS))) {
         rv = replica_bootstrap(replica, &error); /* also when a first start was interrupted between the first entry and the vote file */
-    } else if (replica->mute_reason == PEER_MUTE_EMPTY && replica->only_vote_lost && running + better < size / 2 + 1) {
+    } else if (replica->mute_reason == PEER_MUTE_EMPTY && replica->only_vote_lost && heard.running + heard.better < heard.majority) {
         /* Too few run to elect a leader, so there is none. */
         LOG_WARN("a majority lost its votes, and all members have been heard: voting again from term %llu on",
                  (unsigned long long)replica_unheard_term(replica, 0));
         rv = vote_again(replica, &error);
-    } else if (replica_leaderless(replica) == replica->id) {
+    } else if (replica_leaderless(replica) != replica->id) {
+        return; /* somebody leads, or holds more than we do */
+    } else if (replica->mute_reason == PEER_MUTE_UNCLEAN) {
+        LOG_ERROR("a majority lost what tells how it went down (or, in durability class A, went down uncleanly), so what was acknowledged last may be lost; electing from what is left");
+        rv = replica_start_driver(replica, replica->applied, &error);
+    } else {
         LOG_ERROR("a majority of the members forgot what it had, and all have been heard: what was acknowledged by those alone is lost; voting again with what "
                   "is here");
         rv = vote_again(replica, &error);
-    } else if (replica->mute_reason == PEER_MUTE_UNCLEAN && running + better < size / 2 + 1) {
-        /* No more of us vote than a majority needs, those with most of the log first: so the leader has the most of what is left, and the others
-         * catch up with it. */
-        LOG_ERROR("a majority lost what tells how it went down (or, in durability class A, went down uncleanly), so what was acknowledged last may be lost; electing from what is left");
-        rv = replica_start_driver(replica, replica->applied, &error);
     }
     if (rv == ERROR_NO_SPACE)
         replica->review_due_us = replica_now_us(replica) + REPLICA_REVIEW_RETRY_MS * 1000ull; /* nothing was written */

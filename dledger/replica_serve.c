@@ -70,7 +70,7 @@ void replica_answer_manifest(struct replica *replica, uint64_t from, const struc
     struct buffer body;
 
     /* Committed entries are the same everywhere, but a leader has all that are. */
-    if ((in->flags & PEER_FETCH_LEADERLESS) == 0 ? !replica->accepting : replica->phase != REPLICA_RUNNING || raft_driver_leader(&replica->driver) != 0)
+    if ((in->flags & PEER_FETCH_LEADERLESS) == 0 ? !replica->accepting : replica->phase != REPLICA_RUNNING || raft_driver_hears_leader(&replica->driver))
         return;
     if (replica->applied == 0 || replica->configuration_index == 0)
         return;

@@ -156,6 +156,7 @@ static void hear(struct group_node *from, struct group_node *to)
     if (group.parted[from->id][to->id])
         return;
     replica_hello(&from->replica, to->id, &hello);
+    replica_hear_configuration(&to->replica, &hello);
     ck_assert_ptr_null(replica_check_hello(&to->replica, &hello));
     replica_peer_connected(&to->replica, from->id, &hello);
 }
@@ -174,10 +175,11 @@ void group_join(struct group_node *a, struct group_node *b)
 
 void group_up(struct group_node *node)
 {
-    static const char peers[] = "n0-127.0.0.1:1;n1-127.0.0.1:2;n2-127.0.0.1:3";
-    static char ids[GROUP_NODES][3] = {"n0", "n1", "n2"};
+    static const char three[] = "n0-127.0.0.1:1;n1-127.0.0.1:2;n2-127.0.0.1:3";
+    static const char five[] = "n0-127.0.0.1:1;n1-127.0.0.1:2;n2-127.0.0.1:3;n3-127.0.0.1:4;n4-127.0.0.1:5";
+    static char ids[GROUP_NODES_MAX][3] = {"n0", "n1", "n2", "n3", "n4"};
     struct dledger_options options = {
-        .cluster = "C", .group = "g", .self_id = ids[node->id - 1], .peers = group.alone ? NULL : peers, .dir = ROOT, .segment_size = group.segment_size,
+        .cluster = "C", .group = "g", .self_id = ids[node->id - 1], .peers = group.alone ? NULL : group.size == GROUP_NODES ? three : five, .dir = ROOT, .segment_size = group.segment_size,
         .index_file_size = 1u << 20, .durability = group.durability, .election_timeout_ms = 300, .heartbeat_ms = 50, .max_wait_ms = 2500,
         .scrub_bytes_per_second = group.scrub_bytes_per_second, .scrub_interval_s = 1,
         .fetch_bytes_per_second = group.fetch_bytes_per_second,
@@ -206,7 +208,7 @@ void group_up(struct group_node *node)
     ck_assert_msg(message_store_open(&node->store, env, &config, &node->view, &error) == 0, "%s", error.message);
     ck_assert_msg(replica_start(&node->replica, &node->store, &error) == 0, "%s", error.message);
     node->up = true;
-    for (int i = 1; i <= GROUP_NODES; i++) {
+    for (int i = 1; i <= group.size; i++) {
         if (group.nodes[i].up && &group.nodes[i] != node) {
             hear(&group.nodes[i], node);
             hear(node, &group.nodes[i]);
@@ -216,7 +218,7 @@ void group_up(struct group_node *node)
 
 void group_all_up(void)
 {
-    for (int i = 1; i <= GROUP_NODES; i++)
+    for (int i = 1; i <= group.size; i++)
         group_up(&group.nodes[i]);
 }
 
@@ -257,7 +259,7 @@ static void end_process(struct group_node *node)
     ck_assert_uint_eq(node->sim.open_files, 0);
     ck_assert_uint_eq(node->sim.open_maps, 0);
     sim_env_restart(&node->sim);
-    for (int i = 1; i <= GROUP_NODES; i++) {
+    for (int i = 1; i <= group.size; i++) {
         const struct peer_message end = {.type = END_OF_STREAM};
         if (group.nodes[i].up)
             put_on_wire(node->id, (uint64_t)i, &end, NULL, 0);
@@ -305,7 +307,8 @@ void group_set_up(void)
     group.clock = (struct sim_clock){1700000000000, 1000000};
     group.durability = DURABILITY_B;
     group.segment_size = GROUP_SEGMENT;
-    for (int i = 1; i <= GROUP_NODES; i++) {
+    group.size = GROUP_NODES;
+    for (int i = 1; i <= GROUP_NODES_MAX; i++) {
         group.nodes[i].id = (uint64_t)i;
         fresh_disk(&group.nodes[i]);
     }
@@ -313,7 +316,7 @@ void group_set_up(void)
 
 void group_tear_down(void)
 {
-    for (int i = 1; i <= GROUP_NODES; i++) {
+    for (int i = 1; i <= GROUP_NODES_MAX; i++) {
         if (group.nodes[i].up)
             end_process(&group.nodes[i]);
         sim_env_close(&group.nodes[i].sim);
@@ -333,7 +336,7 @@ static void greet(struct group_node *node)
     if (!node->greet_wanted || node->cut)
         return;
     node->greet_wanted = false;
-    for (int i = 1; i <= GROUP_NODES; i++) {
+    for (int i = 1; i <= group.size; i++) {
         if (group.nodes[i].up && !group.nodes[i].cut && &group.nodes[i] != node)
             hear(node, &group.nodes[i]);
     }
@@ -360,7 +363,7 @@ static struct wire *take_wire(void)
 
 void group_step(void)
 {
-    for (int i = 1; i <= GROUP_NODES; i++) {
+    for (int i = 1; i <= group.size; i++) {
         struct group_node *node = &group.nodes[i];
         if (!runs(node))
             continue;
@@ -372,7 +375,7 @@ void group_step(void)
     }
     for (struct wire *wire; (wire = take_wire()) != NULL;) {
         deliver(wire);
-        for (int i = 1; i <= GROUP_NODES; i++) {
+        for (int i = 1; i <= group.size; i++) {
             if (runs(&group.nodes[i])) {
                 work(&group.nodes[i]);
                 if (!group.nodes[i].no_turn)
@@ -380,20 +383,20 @@ void group_step(void)
             }
         }
     }
-    for (int i = 1; i <= GROUP_NODES; i++) {
+    for (int i = 1; i <= group.size; i++) {
         if (group.nodes[i].up && group.nodes[i].replica.restart_wanted && !group.nodes[i].no_restart) {
             end_process(&group.nodes[i]);
             group.nodes[i].restarts++;
             group_up(&group.nodes[i]);
         }
     }
-    for (int i = 1; i <= GROUP_NODES; i++) {
+    for (int i = 1; i <= group.size; i++) {
         if (group.nodes[i].up && !group.nodes[i].may_fail)
             ck_assert_msg(group.nodes[i].replica.phase != REPLICA_FAILED, "n%d: %s", i - 1, group.nodes[i].replica.failure.message);
     }
     group.clock.monotonic_us += 1000;
     group.clock.wall_ms++;
-    for (int i = 1; i <= GROUP_NODES; i++) {
+    for (int i = 1; i <= group.size; i++) {
         group.nodes[i].clock.wall_ms = group.clock.wall_ms;
         if (group.nodes[i].clock.monotonic_us < group.clock.monotonic_us)
             group.nodes[i].clock.monotonic_us = group.clock.monotonic_us;
@@ -408,7 +411,7 @@ void group_steps(int count)
 
 struct group_node *group_leader(void)
 {
-    for (int i = 1; i <= GROUP_NODES; i++) {
+    for (int i = 1; i <= group.size; i++) {
         if (group.nodes[i].up && group.nodes[i].replica.accepting)
             return &group.nodes[i];
     }
@@ -425,7 +428,7 @@ struct group_node *group_wait_leader(int steps)
 
 struct group_node *group_other(const struct group_node *a, const struct group_node *b)
 {
-    for (int i = 1; i <= GROUP_NODES; i++) {
+    for (int i = 1; i <= group.size; i++) {
         if (group.nodes[i].up && &group.nodes[i] != a && &group.nodes[i] != b)
             return &group.nodes[i];
     }
@@ -479,6 +482,27 @@ void group_must_send(struct group_node *node, int n)
         group_step();
     ck_assert(send.done);
     ck_assert_int_eq(send.request.code, 0);
+}
+
+static void ignore_done(struct append_entry_request *request)
+{
+    (void)request;
+}
+
+void group_take_vote(struct group_node *leader, const struct group_node *node)
+{
+    static struct append_entry_request requests[GROUP_NODES_MAX + 1];
+    struct append_entry_request *request = &requests[node->id];
+    struct error error;
+    int rv = ERROR_BUSY;
+
+    *request = (struct append_entry_request){.done = ignore_done};
+    for (int i = 0; i < 500 && rv == ERROR_BUSY; i++) {
+        rv = replica_change_member(&leader->replica, DLEDGER_MEMBER_DEMOTE, node->replica.options.self_id, "", request, &error);
+        group_step();
+    }
+    ck_assert_int_eq(rv, 0);
+    group_steps(20);
 }
 
 const char *group_dir(const struct group_node *node)

@@ -1,4 +1,4 @@
-/* Three replicas in one thread, each on a machine in memory, with messages passed by hand and one clock that stands between steps. For Check
+/* Three replicas, or five, in one thread, each on a machine in memory, with messages passed by hand and one clock that stands between steps. For Check
  * programs. Faults in numbers are the simulator's business (tests/sim).
  */
 #ifndef LEDGERMQ_TESTS_LIB_REPLICA_GROUP_H
@@ -7,7 +7,8 @@
 #include "dledger/replica.h"
 #include "tests/lib/sim_env.h"
 
-#define GROUP_NODES 3
+#define GROUP_NODES 3 /* unless the test says otherwise before anybody is up */
+#define GROUP_NODES_MAX 5
 #define GROUP_SEGMENT (1u << 20)
 
 struct group_node {
@@ -50,7 +51,8 @@ struct group {
     struct sim_clock clock;
     enum durability_class durability;
     uint64_t segment_size; /* GROUP_SEGMENT, unless the test says otherwise before anybody is up */
-    struct group_node nodes[GROUP_NODES + 1]; /* by Raft id */
+    int size; /* members */
+    struct group_node nodes[GROUP_NODES_MAX + 1]; /* by Raft id */
     uint64_t fetch_bytes_per_second;
     uint64_t scrub_bytes_per_second; /* 0: nobody scrubs */
     bool alone; /* member 1 is a group of one */
@@ -59,13 +61,13 @@ struct group {
     bool (*passes)(uint64_t from, uint64_t to, const struct peer_message *message);
     /* Set: may change the bytes behind a message's header. */
     void (*spoils)(const struct peer_message *message, uint8_t *body);
-    bool parted[GROUP_NODES + 1][GROUP_NODES + 1]; /* these two have no connection: group_part(), group_join() */
+    bool parted[GROUP_NODES_MAX + 1][GROUP_NODES_MAX + 1]; /* these two have no connection: group_part(), group_join() */
     /* Set: how long a message is on its way; else it arrives in the step in which it was sent. Order is kept between two members. */
     uint64_t (*latency_us)(uint64_t from, uint64_t to);
 };
 extern struct group group;
 
-/* Check fixture: three empty machines, nobody up, class B. */
+/* Check fixture: empty machines, nobody up, class B. */
 void group_set_up(void);
 void group_tear_down(void);
 
@@ -92,6 +94,8 @@ struct group_node *group_other(const struct group_node *a, const struct group_no
 int group_send(struct group_node *node, struct group_send *send, int n);
 /* ... and waits until it is acknowledged. */
 void group_must_send(struct group_node *node, int n);
+/* From now on the node receives the log only. */
+void group_take_vote(struct group_node *leader, const struct group_node *node);
 /* Where its ledger lies. */
 const char *group_dir(const struct group_node *node);
 /* No connection between these two, and again one, on which they greet each other. */

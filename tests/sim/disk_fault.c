@@ -117,14 +117,6 @@ static bool may_hit(struct machine *machine, const struct block *block)
     struct machine_damage damage;
     if (!sim_env_at_rest(&machine->disk, block->path, block->offset, block->size))
         return false;
-    /* Where few vote, each of them may be needed: who has lost its notes, or is stopped before its log is mended, is mute until somebody leads. */
-    if (world.changes_members) {
-        int voters = 0;
-        for (int i = 1; i <= world.nodes; i++)
-            voters += i != machine->id && checker_votes(i) && !world.machines[i]->forgetful && !disk_fault_left(world.machines[i]);
-        if (voters < checker_majority() || checker_change_open())
-            return false;
-    }
     if (!is_log(block->path))
         return (machine->log_begin == 0 && !world.trims) || strstr(block->path, "/metadata.") == NULL;
     uint64_t position = segment_start(block->path) + block->offset;

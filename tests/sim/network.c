@@ -441,6 +441,7 @@ static void receive_hello(struct machine *machine, struct connection *connection
 
     if (peer_hello_decode(&hello, body) != 0)
         violation(machine->id, "a hello is undecodable");
+    replica_hear_configuration(&machine->replica, &hello);
     const char *why = replica_check_hello(&machine->replica, &hello);
     if (why != NULL)
         violation(machine->id, "a hello is refused: %s", why);

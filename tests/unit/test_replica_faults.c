@@ -36,7 +36,7 @@ static raft_term term_of(struct group_node *node)
 
 static void expect_equal_logs(void)
 {
-    for (int i = 2; i <= GROUP_NODES; i++) {
+    for (int i = 2; i <= group.size; i++) {
         ck_assert_int_eq(group.nodes[i].replica.ledger.last_index, group.nodes[1].replica.ledger.last_index);
         ck_assert_uint_eq(group.nodes[i].replica.ledger.last_chain, group.nodes[1].replica.ledger.last_chain);
     }
@@ -48,6 +48,19 @@ static void expect_nobody_leads(int steps)
         group_step();
         ck_assert_ptr_null(group_leader());
     }
+}
+
+/* Takes the last entries off the log of a member that is down, as a disk does that lies about its syncs. */
+static void lose_entries(struct group_node *node, uint64_t count)
+{
+    struct checkpoint none = {.committed_index = -1, .snapshot_index = -1};
+    struct ledger_recovery recovery;
+    struct ledger ledger;
+    struct error error = {0};
+
+    ck_assert_msg(ledger_open(&ledger, &node->sim.env, group_dir(node), GROUP_SEGMENT, 1u << 20, false, &none, true, false, &recovery, &error) == 0, "%s", error.message);
+    ck_assert_int_eq(ledger_truncate(&ledger, (uint64_t)ledger.last_index + 1 - count), 0);
+    ledger_close(&ledger);
 }
 
 /* A wiped member is not led back by whoever led before the leader that it had acknowledged to. */
@@ -274,6 +287,87 @@ START_TEST(test_mute_member_has_one_entry_more)
 }
 END_TEST
 
+/* The only one that votes comes back with less than it had, or empty, and those without a vote have all there was: it takes that from them, and leads. */
+START_TEST(test_sole_voter_forgot)
+{
+    struct group_node *leader = start_group(_i == 0 ? DURABILITY_A : DURABILITY_B);
+    struct group_node *a = group_other(leader, NULL);
+    struct group_node *b = group_other(leader, a);
+    int64_t last;
+
+    group_take_vote(leader, a);
+    group_take_vote(leader, b);
+    group_must_send(leader, 0);
+    group_steps(1500);
+    for (int i = 1; i <= 5; i++)
+        group_must_send(leader, i);
+    group_steps(20);
+    last = a->replica.ledger.last_index;
+    ck_assert_int_eq(last, leader->replica.ledger.last_index);
+    if (_i == 0) {
+        group_power_cut(leader);
+        lose_entries(leader, 3);
+    } else {
+        group_kill(leader);
+        group_wipe(leader);
+    }
+    group_steps(20);
+    group_up(leader);
+    ck_assert_int_lt(leader->replica.ledger.last_index, last);
+    ck_assert_int_eq(leader->replica.phase, REPLICA_MUTE);
+    ck_assert_ptr_eq(group_wait_leader(5000), leader);
+    group_must_send(leader, 6);
+    group_steps(1000);
+    expect_equal_logs();
+    ck_assert_int_eq(group_messages(leader), 7);
+}
+END_TEST
+
+/* Five members, two without a vote. Two of those who vote know all there was and can elect a leader when they hear each other: one that went down uncleanly does
+ * not elect the one that knows less instead. That members without a vote are empty is no reason for it. */
+START_TEST(test_enough_voters_run)
+{
+    struct group_node *more, *less, *unclean, *leader;
+
+    group.size = 5;
+    more = start_group(DURABILITY_A);
+    less = group_other(more, NULL);
+    unclean = group_other(more, less);
+    for (int i = 1; i <= group.size; i++) {
+        struct group_node *node = &group.nodes[i];
+        if (node != more && node != less && node != unclean)
+            group_take_vote(more, node);
+    }
+    group_must_send(more, 0);
+    group_steps(1500);
+    less->cut = true;
+    group_must_send(more, 1);
+    for (int i = 1; i <= group.size; i++) {
+        struct group_node *node = &group.nodes[i];
+        bool votes = node == more || node == less || node == unclean;
+        if (node == unclean)
+            group_power_cut(node);
+        else
+            group_kill(node);
+        if (!votes)
+            group_wipe(node);
+    }
+    lose_entries(unclean, 1);
+    less->cut = false;
+    group_part(more, less);
+    group_all_up();
+    ck_assert_int_eq(unclean->replica.phase, REPLICA_MUTE);
+    ck_assert_int_lt(unclean->replica.ledger.last_index, more->replica.ledger.last_index);
+    expect_nobody_leads(3000);
+    group_join(more, less);
+    leader = group_wait_leader(3000);
+    group_must_send(leader, 2);
+    group_steps(1000);
+    expect_equal_logs();
+    ck_assert_int_eq(group_messages(leader), 3);
+}
+END_TEST
+
 /* A metadata entry of so many bytes; 0 or a code. May take what is kept for deletions and elections, too. */
 static int append_bytes(struct group_node *leader, size_t size, bool all)
 {
@@ -422,40 +516,6 @@ START_TEST(test_no_leadership_for_the_mute)
 }
 END_TEST
 
-/* Takes the last entries off the log of a member that is down, as a disk does that lies about its syncs. */
-static void lose_entries(struct group_node *node, uint64_t count)
-{
-    struct checkpoint none = {.committed_index = -1, .snapshot_index = -1};
-    struct ledger_recovery recovery;
-    struct ledger ledger;
-    struct error error = {0};
-
-    ck_assert_msg(ledger_open(&ledger, &node->sim.env, group_dir(node), GROUP_SEGMENT, 1u << 20, false, &none, true, false, &recovery, &error) == 0, "%s", error.message);
-    ck_assert_int_eq(ledger_truncate(&ledger, (uint64_t)ledger.last_index + 1 - count), 0);
-    ledger_close(&ledger);
-}
-
-static void ignore_done(struct append_entry_request *request)
-{
-    (void)request;
-}
-
-static void take_vote(struct group_node *leader, const struct group_node *node)
-{
-    static struct append_entry_request requests[GROUP_NODES + 1];
-    struct append_entry_request *request = &requests[node->id];
-    struct error error;
-    int rv = ERROR_BUSY;
-
-    *request = (struct append_entry_request){.done = ignore_done};
-    for (int i = 0; i < 500 && rv == ERROR_BUSY; i++) {
-        rv = replica_change_member(&leader->replica, DLEDGER_MEMBER_DEMOTE, node->replica.options.self_id, "", request, &error);
-        group_step();
-    }
-    ck_assert_int_eq(rv, 0);
-    group_steps(20);
-}
-
 /* A follower that lost what it had acknowledged is told so (class B), or repaired by a leader that does not remember it: by another one, or, when there
  * is none, after another election (class A, where members may begin with less by themselves). */
 START_TEST(test_lost_acknowledged_entries)
@@ -468,8 +528,8 @@ START_TEST(test_lost_acknowledged_entries)
     bool alone = _i < 4 && _i % 2 == 1;
 
     if (_i >= 4) { /* no other member has a vote */
-        take_vote(leader, follower);
-        take_vote(leader, third);
+        group_take_vote(leader, follower);
+        group_take_vote(leader, third);
     }
     group_must_send(leader, 0);
     group_steps(1200); /* a checkpoint that does not know what follows */
@@ -510,6 +570,8 @@ int main(void)
     tcase_add_test(tcase, test_stopped_member_is_missing);
     tcase_add_loop_test(tcase, test_power_cut_and_lost_vote, 0, 2 * GROUP_NODES);
     tcase_add_loop_test(tcase, test_mute_member_has_one_entry_more, 0, 2);
+    tcase_add_loop_test(tcase, test_sole_voter_forgot, 0, 2);
+    tcase_add_test(tcase, test_enough_voters_run);
     tcase_add_loop_test(tcase, test_election_on_full_disks, 0, 2);
     tcase_add_loop_test(tcase, test_room_kept_on_full_disks, 0, 2);
     tcase_add_test(tcase, test_full_index_hands_over);
