@@ -420,6 +420,19 @@ void ledger_distrust_anchor(struct ledger *ledger, uint64_t first)
     ledger_add_hole(ledger, hole->first, index - 1, hole->position, end);
 }
 
+/* What is before a hole has been damaged since it was found: as far back as nothing is sound, entries are fetched as well. */
+static void widen_back(struct ledger *ledger, const struct ledger_hole *hole)
+{
+    uint64_t first = hole->first - 1, end = mapped_file_queue_begin(&ledger->data);
+    struct ledger_entry before;
+
+    while ((int64_t)first > ledger->begin_index && !sound_at(ledger, first - 1, &before))
+        first--;
+    if ((int64_t)first > ledger->begin_index)
+        end = before.position + ledger_entry_size(&before);
+    ledger_add_hole(ledger, first, hole->last, end, hole->end);
+}
+
 int ledger_repair(struct ledger *ledger, uint64_t first, const uint8_t *run, size_t size, uint32_t count, struct error *error)
 {
     struct ledger_hole *hole = hole_to_change(ledger, first);
@@ -436,8 +449,10 @@ int ledger_repair(struct ledger *ledger, uint64_t first, const uint8_t *run, siz
     uint64_t anchor = ledger_hole_anchor(ledger, hole, &anchor_term);
     if (first + count - 1 > anchor)
         return error_set(error, ERROR_MALFORMED, "entries behind %llu were not asked for", (unsigned long long)anchor);
-    if (first > 0 && !ledger_end_of(ledger, first - 1, &end, &chain))
-        return error_set(error, ERROR_DAMAGED, "the entry before %llu is damaged too", (unsigned long long)first);
+    if (first > 0 && !ledger_end_of(ledger, first - 1, &end, &chain)) {
+        widen_back(ledger, hole);
+        return error_set(error, ERROR_BUSY, "the entry before %llu is damaged too", (unsigned long long)first);
+    }
     rv = ledger_check_run(ledger, run, size, count, first, first > 0 ? ledger_term_of(ledger, first - 1) : 0, end, chain, anchor_term, error);
     if (rv != 0) {
         /* The one before it may be what breaks the chain: its header was never compared with the one before that. */

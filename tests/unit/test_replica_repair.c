@@ -166,6 +166,23 @@ START_TEST(test_damage_while_waiting)
 }
 END_TEST
 
+/* And entries before the hole, headers and all: what comes from the others is checked against none of them. */
+START_TEST(test_damage_before_the_hole)
+{
+    fill_and_kill(true, false);
+    struct group_node *node = &group.nodes[2];
+    sim_env_corrupt(&node->sim, segment_of(node), log_size(node) / 2, 4);
+    group_up(node);
+    ck_assert_uint_eq(node->replica.ledger.hole_count, 1);
+    uint64_t position = node->replica.ledger.holes[0].position;
+    for (uint64_t i = 0; i < (_i == 0 ? 500 : UINT64_MAX) && i < position; i++)
+        sim_env_corrupt(&node->sim, segment_of(node), position - 1 - i, 0x40);
+    group_up(&group.nodes[1]);
+    group_up(&group.nodes[3]);
+    expect_whole();
+}
+END_TEST
+
 /* Sectors hold again what was in them before: entries that were cut since, each of them whole, and in a chain of their own. */
 START_TEST(test_stale_entries)
 {
@@ -372,6 +389,7 @@ int main(void)
     tcase_add_loop_test(tcase, test_power_cut_before_repair, 0, 5);
     tcase_add_test(tcase, test_power_cut_of_one_that_must_vote);
     tcase_add_loop_test(tcase, test_damage_while_waiting, 0, 6);
+    tcase_add_loop_test(tcase, test_damage_before_the_hole, 0, 2);
     tcase_add_loop_test(tcase, test_stale_entries, 1, 4);
     tcase_add_loop_test(tcase, test_missing_segment, 0, 3);
     tcase_add_test(tcase, test_waits_for_who_has_it);
