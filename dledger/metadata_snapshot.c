@@ -83,14 +83,33 @@ static int load_file(struct env *env, const char *path, int64_t *index, uint32_t
     return rv;
 }
 
-void metadata_snapshot_path(struct env *env, const char *dir, int64_t current_index, char *out, size_t size)
+/* Indexes of both files, -1 for one that is missing or bad, or that the disk does not give. */
+static void read_both(struct env *env, const char *dir, int64_t found[2])
 {
-    int64_t index;
+    char path[512];
     uint32_t version;
 
-    snprintf(out, size, "%s/%s", dir, names[0]);
-    if (current_index >= 0 && load_file(env, out, &index, &version, NULL) == 0 && index == current_index)
-        snprintf(out, size, "%s/%s", dir, names[1]);
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, names[i]);
+        if (load_file(env, path, &found[i], &version, NULL) != 0)
+            found[i] = -1;
+    }
+}
+
+void metadata_snapshot_path(struct env *env, const char *dir, int64_t current_index, char *out, size_t size)
+{
+    int64_t found[2];
+
+    read_both(env, dir, found);
+    snprintf(out, size, "%s/%s", dir, names[found[0] >= 0 && (found[1] < 0 || found[0] == current_index)]);
+}
+
+bool metadata_snapshot_both_reach(struct env *env, const char *dir, int64_t index)
+{
+    int64_t found[2];
+
+    read_both(env, dir, found);
+    return found[0] >= index && found[1] >= index;
 }
 
 int metadata_snapshot_write(struct env *env, const char *path, struct slice file, struct error *error)

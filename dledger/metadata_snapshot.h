@@ -18,10 +18,12 @@ int metadata_snapshot_begin(struct buffer *file, int64_t index);
 int metadata_snapshot_end(struct buffer *file);
 /* Is this a whole and good file of that index? */
 bool metadata_snapshot_is_good(struct slice file, int64_t index);
-/* Path of the file that does not hold the snapshot of current_index. */
+/* Path of the file to be written next: one that is missing or bad, else that which does not hold the snapshot of current_index. Reads both files. */
 void metadata_snapshot_path(struct env *env, const char *dir, int64_t current_index, char *out, size_t size);
 /* Writes a whole file and syncs it. Any thread. */
 int metadata_snapshot_write(struct env *env, const char *path, struct slice file, struct error *error);
+/* Do both files, as they are read now, hold good snapshots that reach index? Any thread. */
+bool metadata_snapshot_both_reach(struct env *env, const char *dir, int64_t index);
 /* Removes snapshots of entries behind index_max. After a power cut they can be all that is left of entries that the log has lost; in class A others
  * may come to stand at their indexes, and what the snapshot says would pass for theirs. ERROR_IO. */
 int metadata_snapshot_forget(struct env *env, const char *dir, int64_t index_max, struct error *error);

@@ -52,14 +52,18 @@ enum replica_phase {
 struct replica_save {
     struct env *env;
     char checkpoint_path[512];
-    char snapshot_path[512]; /* "" = no snapshot */
+    const char *dir;
     struct checkpoint checkpoint;
+    bool with_snapshot;
     struct buffer snapshot; /* whole file */
     int64_t snapshot_index; /* DLedger index */
+    int64_t snapshot_before; /* ... of the one that stays */
     uint64_t snapshot_position;
     bool with_sync; /* queues and index are made durable first */
     struct message_store_sync_job sync;
     char trim_path[512]; /* a segment to be removed when the checkpoint is saved, "" = none */
+    int64_t trim_first;  /* DLedger index of the first entry that stays */
+    bool snapshots_bad;  /* it was not: a start needs it as long as this is so */
     int trim_result;     /* 0 or -errno */
     uint64_t sync_position;
     int result;

@@ -129,8 +129,8 @@ void replica_start_trim(struct replica *replica, raft_index committed);
 bool replica_trim_pending(const struct replica *replica);
 /* ... and a start would not find in the metadata snapshots what is in it. */
 bool replica_trim_wants_snapshot(const struct replica *replica);
-/* Path of the segment that may be removed now, "" = none. */
-void replica_trim_plan(const struct replica *replica, char *path, size_t size);
+/* Which segment may be removed with this save, if any. */
+void replica_trim_plan(const struct replica *replica, struct replica_save *save);
 void replica_trim_run(struct replica_save *save); /* any thread */
 void replica_trimmed(struct replica *replica, const struct replica_save *save);
 

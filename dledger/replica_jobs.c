@@ -121,10 +121,13 @@ void replica_save_run(struct replica_save *save)
         if (save->sync.result == 0)
             save->checkpoint.synced_dispatched_position = save->sync_position;
     }
-    if (save->snapshot_path[0] != '\0')
-        save->result = metadata_snapshot_write(save->env, save->snapshot_path, buffer_slice(&save->snapshot), &save->error);
+    if (save->with_snapshot) {
+        char path[512];
+        metadata_snapshot_path(save->env, save->dir, save->snapshot_before, path, sizeof path);
+        save->result = metadata_snapshot_write(save->env, path, buffer_slice(&save->snapshot), &save->error);
+    }
     if (save->result == 0) {
-        if (save->snapshot_path[0] != '\0')
+        if (save->with_snapshot)
             save->checkpoint.snapshot_index = save->snapshot_index;
         save->result = checkpoint_save(&save->checkpoint, save->env, save->checkpoint_path, &save->error);
     }
@@ -174,17 +177,18 @@ void replica_start_save(struct replica *replica, bool with_snapshot)
     save->env = replica->env;
     save->checkpoint = replica->checkpoint;
     replica_path(replica, "checkpoint", save->checkpoint_path, sizeof save->checkpoint_path);
-    save->snapshot_path[0] = '\0';
+    save->dir = replica->dir;
+    save->with_snapshot = false;
     /* A second one of the same entry goes to the other file: either of them has to do for a start. */
     bool again = replica_trim_wants_snapshot(replica);
     if ((with_snapshot && (int64_t)replica->applied - 1 > replica->snapshot_index) || again) {
         save->snapshot_index = (int64_t)replica->applied - 1;
         save->snapshot_position = replica->applied_end;
+        save->snapshot_before = replica->snapshot_index;
         buffer_clear(&save->snapshot);
-        if (metadata_snapshot_begin(&save->snapshot, save->snapshot_index) == 0 &&
-            replica->callbacks.snapshot(replica->callbacks.context, (uint64_t)save->snapshot_index, &save->snapshot) == 0 &&
-            metadata_snapshot_end(&save->snapshot) == 0)
-            metadata_snapshot_path(replica->env, replica->dir, replica->snapshot_index, save->snapshot_path, sizeof save->snapshot_path);
+        save->with_snapshot = metadata_snapshot_begin(&save->snapshot, save->snapshot_index) == 0 &&
+                              replica->callbacks.snapshot(replica->callbacks.context, (uint64_t)save->snapshot_index, &save->snapshot) == 0 &&
+                              metadata_snapshot_end(&save->snapshot) == 0;
     }
     /* Making queues durable is for the start after a power cut only: seldom, so that it does not compete with the log's syncs. */
     save->with_sync = !replica->stopping && replica_now_us(replica) >= replica->store_sync_due_us &&
@@ -192,7 +196,7 @@ void replica_start_save(struct replica *replica, bool with_snapshot)
     save->sync_position = replica->applied_end;
     if (save->with_sync)
         replica->store_sync_due_us = replica_now_us(replica) + REPLICA_STORE_SYNC_MS * 1000ull;
-    replica_trim_plan(replica, save->trim_path, sizeof save->trim_path);
+    replica_trim_plan(replica, save);
     replica->saving = true;
     replica->idle_sync_us = 0;
     replica->checkpoint_dirty = false;
@@ -219,7 +223,7 @@ void replica_saved(struct replica *replica)
     bool log_behind = save->checkpoint.committed_index + 1 < (int64_t)replica->applied && replica->ledger.hole_count == 0;
     if (!replica->stopping && !replica->store->sync_broken && (save->checkpoint.synced_dispatched_position < replica->applied_end || log_behind))
         replica->idle_sync_us = replica_now_us(replica) + REPLICA_IDLE_MS * 1000ull;
-    if (save->snapshot_path[0] != '\0') {
+    if (save->with_snapshot) {
         replica->older_snapshot_index = replica->snapshot_index;
         replica->snapshot_index = save->snapshot_index;
         replica->snapshot_position = save->snapshot_position;

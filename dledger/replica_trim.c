@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "dledger/metadata_snapshot.h"
 #include "store/log_sink.h"
 
 #define TRIM_VERSION 1u
@@ -283,25 +284,29 @@ bool replica_trim_wants_snapshot(const struct replica *replica)
            (replica->snapshot_index + 1 < first || replica->older_snapshot_index + 1 < first);
 }
 
-void replica_trim_plan(const struct replica *replica, char *path, size_t size)
+void replica_trim_plan(const struct replica *replica, struct replica_save *save)
 {
-    int64_t first;
     char name[21];
 
-    path[0] = '\0';
-    if (!replica_trim_pending(replica) || replica->phase != REPLICA_RUNNING || ledger_first_hole(&replica->ledger) != NULL || !first_kept(replica, &first) ||
+    save->trim_path[0] = '\0';
+    if (!replica_trim_pending(replica) || replica->phase != REPLICA_RUNNING || ledger_first_hole(&replica->ledger) != NULL || !first_kept(replica, &save->trim_first) ||
         replica->trim_index == 0 ||
         replica->durable_committed + 1 < (int64_t)replica->trim_index || replica_trim_wants_snapshot(replica) ||
         replica->checkpoint.synced_dispatched_position < replica->ledger.trim_position)
         return;
     mapped_file_name(mapped_file_queue_begin(&replica->ledger.data), name);
-    snprintf(path, size, "%s/data/%s", replica->dir, name);
+    snprintf(save->trim_path, sizeof save->trim_path, "%s/data/%s", replica->dir, name);
 }
 
 void replica_trim_run(struct replica_save *save)
 {
-    int rv = save->env->ops->unlink(save->env, save->trim_path);
+    int rv;
 
+    /* What was written well may have rotted since, and what it was made from goes now. */
+    save->snapshots_bad = !metadata_snapshot_both_reach(save->env, save->dir, save->trim_first - 1);
+    if (save->snapshots_bad)
+        return;
+    rv = save->env->ops->unlink(save->env, save->trim_path);
     if (rv == 0 || rv == -ENOENT)
         rv = env_sync_parent(save->env, save->trim_path); /* before the next one goes: a power cut must not leave a gap */
     save->trim_result = rv;
@@ -312,6 +317,11 @@ void replica_trimmed(struct replica *replica, const struct replica_save *save)
     struct error error;
     uint64_t begin = mapped_file_queue_begin(&replica->ledger.data);
 
+    if (save->snapshots_bad) {
+        LOG_ERROR("a metadata snapshot in %s is damaged: it is written again before the log's beginning is removed", replica->dir);
+        replica->older_snapshot_index = -1;
+        return;
+    }
     if (save->trim_result != 0) {
         LOG_WARN("%s cannot be removed: %s; it is tried again", save->trim_path, strerror(-save->trim_result));
         return;

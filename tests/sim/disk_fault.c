@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dledger/metadata_snapshot.h"
 #include "tests/sim/checker.h"
 
 #define BLOCK SIM_PAGE
@@ -112,13 +113,29 @@ static uint64_t segment_start(const char *path)
     return strtoull(strrchr(path, '/') + 1, NULL, 10);
 }
 
+/* Where the log's beginning is deleted one of the two snapshots has to be good. */
+static bool other_snapshot_does(struct machine *machine, const char *path)
+{
+    char other[96];
+    snprintf(other, sizeof other, "%s", path);
+    other[strlen(other) - 1] ^= 1; /* metadata.0, metadata.1 */
+    for (int i = 0; i < 2; i++) {
+        uint64_t size = 0;
+        const uint8_t *bytes = i == 0 ? sim_env_durable_bytes(&machine->disk, other, &size) : sim_env_bytes(&machine->disk, other, &size);
+        int64_t index = bytes == NULL || size < 16 ? -1 : (int64_t)load_u64(bytes + 8);
+        if (index < 0 || (uint64_t)index + 1 < machine->log_begin || !metadata_snapshot_is_good(slice_of(bytes, size), index))
+            return false;
+    }
+    return true;
+}
+
 static bool may_hit(struct machine *machine, const struct block *block)
 {
     struct machine_damage damage;
     if (!sim_env_at_rest(&machine->disk, block->path, block->offset, block->size))
         return false;
     if (!is_log(block->path))
-        return (machine->log_begin == 0 && !world.trims) || strstr(block->path, "/metadata.") == NULL;
+        return machine->log_begin == 0 || strstr(block->path, "/metadata.") == NULL || other_snapshot_does(machine, block->path);
     uint64_t position = segment_start(block->path) + block->offset;
     if (world.trims || !checker_entries_at(position, block->size, &damage.first, &damage.last) || damage.last > machine->vouched ||
         machine->forgetful || machine->outcast || machine->damaged_count == MACHINE_DAMAGED_MAX)

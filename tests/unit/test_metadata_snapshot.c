@@ -80,6 +80,15 @@ START_TEST(test_damage)
         sim_env_corrupt(&sim, DIR "/metadata.1", at, 0x10);
     }
     expect(INT64_MAX, 20, "twenty");
+    ck_assert(metadata_snapshot_both_reach(&sim.env, DIR, 10));
+    ck_assert(!metadata_snapshot_both_reach(&sim.env, DIR, 11));
+    for (int i = 0; i < 2; i++) { /* the bad one is written anew, whichever it is, and the good one stays */
+        sim_env_corrupt(&sim, i == 0 ? DIR "/metadata.1" : DIR "/metadata.0", 5, 0x10);
+        ck_assert(!metadata_snapshot_both_reach(&sim.env, DIR, 0));
+        ck_assert_int_eq(write_snapshot(20 + 10 * i, 30 + 10 * i, "new"), 0);
+        ck_assert(metadata_snapshot_both_reach(&sim.env, DIR, i == 0 ? 10 : 30));
+        expect(29, i == 0 ? 10 : -1, i == 0 ? "ten" : "");
+    }
     sim_env_close(&sim);
 }
 END_TEST

@@ -2,6 +2,8 @@
 #include <check.h>
 #include <stdlib.h>
 
+#include "dledger/metadata_snapshot.h"
+#include "dledger/replica_internal.h"
 #include "tests/lib/replica_group.h"
 #include "tests/lib/run_suite.h"
 
@@ -170,6 +172,35 @@ START_TEST(a_lost_checkpoint)
 }
 END_TEST
 
+/* Before a segment goes a start could still do without the metadata snapshots. They rot on the disk just then: they are made again first. */
+START_TEST(rotten_snapshots)
+{
+    char name[] = "metadata.0";
+    group_all_up();
+    struct group_node *leader = fill(0, FIRST);
+    struct group_node *node = group_other(leader, NULL);
+    ck_assert_int_eq(replica_trim(&leader->replica, 2 * GROUP_SEGMENT), 0);
+    group_steps(20);
+    for (int i = 0; i < 6000 && replica_trim_wants_snapshot(&node->replica); i++)
+        group_step();
+    ck_assert(replica_trim_pending(&node->replica));
+    ck_assert_uint_eq(mapped_file_queue_begin(&node->replica.ledger.data), 0);
+    for (int i = 0; i < 2; i++) {
+        name[sizeof name - 2] = (char)('0' + i);
+        if (_i == i || _i == 2)
+            sim_env_corrupt(&node->sim, group_file(node, name), 20, 4);
+    }
+    group_steps(8000);
+    expect_begin(2 * GROUP_SEGMENT);
+    ck_assert(metadata_snapshot_both_reach(&node->sim.env, node->replica.dir, node->replica.ledger.begin_index - 1));
+    group_kill(node);
+    group_up(node);
+    group_steps(300);
+    expect_begin(2 * GROUP_SEGMENT);
+    expect_queues(FIRST);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("replica_trim");
@@ -180,6 +211,7 @@ int main(void)
     tcase_add_test(tcase, a_member_that_is_away_holds_the_log);
     tcase_add_test(tcase, an_emptied_member_after_a_trim);
     tcase_add_test(tcase, a_lost_checkpoint);
+    tcase_add_loop_test(tcase, rotten_snapshots, 0, 3);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
