@@ -87,6 +87,8 @@ const char *bulk_state_name(enum bulk_state state);
 int bulk_install(struct env *env, const char *store_dir, const char *dir, bool *installed, bool *leftover, struct error *error);
 /* Removes an incomplete one. Any thread. */
 int bulk_install_discard(struct env *env, const char *dir, struct error *error);
+/* Is the mark there, and whole? install: .../dledger-<selfId>/install. */
+bool bulk_install_is_complete(struct env *env, const char *install);
 /* Writes the mark. Any thread. */
 int bulk_install_mark(struct env *env, const char *path, struct error *error);
 

@@ -109,6 +109,11 @@ static bool marked(struct env *env, const char *dir, const char *name)
     return good;
 }
 
+bool bulk_install_is_complete(struct env *env, const char *install)
+{
+    return marked(env, install, "complete");
+}
+
 int bulk_install_mark(struct env *env, const char *path, struct error *error)
 {
     uint8_t mark[MARK_SIZE];
@@ -151,7 +156,7 @@ int bulk_install(struct env *env, const char *store_dir, const char *dir, bool *
     *installed = false;
     snprintf(install, sizeof install, "%.3000s/install", dir);
     snprintf(path, sizeof path, "%.3000s/cleared", install);
-    if (!marked(env, install, "complete")) {
+    if (!bulk_install_is_complete(env, install)) {
         /* Of a switch that is done: with the next complete beside it, step 1 would be left out. */
         rv = unlink_in(env, install, "cleared");
         if (rv != 0)

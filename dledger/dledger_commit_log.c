@@ -626,9 +626,19 @@ void dledger_commit_log_give_up(struct dledger_commit_log *log, const struct err
     replica_fail(&log->replica, error);
 }
 
-int dledger_commit_log_backup(struct dledger_commit_log *log, struct dledger_backup *backup, struct error *error)
+int dledger_commit_log_backup_begin(struct dledger_commit_log *log, struct dledger_backup *backup, struct error *error)
 {
-    return replica_backup(&log->replica, backup, error);
+    return replica_backup_begin(&log->replica, backup, error);
+}
+
+int dledger_commit_log_backup_metadata(struct dledger_commit_log *log, uint64_t id, uint64_t offset, size_t size, struct slice *piece)
+{
+    return replica_backup_metadata(&log->replica, id, offset, size, piece);
+}
+
+void dledger_commit_log_backup_has_read(struct dledger_commit_log *log, uint64_t id, uint64_t position)
+{
+    replica_backup_has_read(&log->replica, id, position);
 }
 
 size_t dledger_commit_log_gathered(const struct dledger_commit_log *log)

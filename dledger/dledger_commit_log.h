@@ -156,16 +156,26 @@ int dledger_commit_log_append_copy(struct dledger_commit_log *log, enum ledger_e
 
 /* What was applied cannot be understood: this node takes no part any more, as after a failed write. */
 void dledger_commit_log_give_up(struct dledger_commit_log *log, const struct error *error);
-/* A copy of the log up to here, for the first start of a fresh group: bytes [0, end_position) of the segments, and two small files. */
+/* A copy of what is here of the log, for the first start of a fresh group (backup_restore.h): bytes [first_position, end_position) of the segments, a metadata
+ * snapshot of the last entry, and a checkpoint. */
 struct dledger_backup {
-    uint64_t end_position;
+    uint64_t id;
     uint64_t segment_size;
-    int64_t index; /* of the last entry */
-    struct buffer vote, checkpoint; /* opened and closed by the caller */
+    uint64_t first_position, end_position;
+    int64_t first_index, last_index; /* DLedger indexes */
+    uint32_t first_header_crc;
+    uint64_t term; /* the newest one */
+    uint64_t metadata_size;
+    uint32_t metadata_crc;
+    struct buffer members, checkpoint; /* opened and closed by the caller: ids with ; between them, and a whole file */
 };
-/* Of what is applied here; call it when an own entry has just been applied, else another leader may have acknowledged more. ERROR_INVALID: the log
- * does not begin at 0. */
-int dledger_commit_log_backup(struct dledger_commit_log *log, struct dledger_backup *backup, struct error *error);
+/* Of what is applied here; call it when an own entry has just been applied, else another leader may have acknowledged more. One at a time: ERROR_BUSY while
+ * another one is read. ERROR_NO_MEMORY, ERROR_DAMAGED: the log's beginning, it is being mended. */
+int dledger_commit_log_backup_begin(struct dledger_commit_log *log, struct dledger_backup *backup, struct error *error);
+/* A piece of the snapshot's file, lent until this turn ends. It goes when the log is read. ERROR_NOT_FOUND: it has gone, or offset is behind it. */
+int dledger_commit_log_backup_metadata(struct dledger_commit_log *log, uint64_t id, uint64_t offset, size_t size, struct slice *piece);
+/* The log was read up to there: what was not is not removed here for as long as the reads go on. */
+void dledger_commit_log_backup_has_read(struct dledger_commit_log *log, uint64_t id, uint64_t position);
 /* Bytes of entries that were taken and are not submitted yet: in memory alone. */
 size_t dledger_commit_log_gathered(const struct dledger_commit_log *log);
 /* Leads and accepts appends. Cheap. */

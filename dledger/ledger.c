@@ -480,8 +480,11 @@ uint32_t ledger_run(const struct ledger *ledger, uint64_t first_index, uint32_t 
 
 void ledger_fill_checkpoint(const struct ledger *ledger, int64_t committed_index, struct checkpoint *checkpoint)
 {
-    if (committed_index > ledger->synced_index)
-        committed_index = ledger->synced_index;
+    ledger_fill_checkpoint_of_copy(ledger, committed_index < ledger->synced_index ? committed_index : ledger->synced_index, checkpoint);
+}
+
+void ledger_fill_checkpoint_of_copy(const struct ledger *ledger, int64_t committed_index, struct checkpoint *checkpoint)
+{
     const struct ledger_hole *hole = committed_index < 0 ? NULL : ledger_hole_of(ledger, (uint64_t)committed_index);
     if (hole != NULL)
         committed_index = (int64_t)hole->first - 1;

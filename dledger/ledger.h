@@ -146,6 +146,8 @@ uint32_t ledger_run(const struct ledger *ledger, uint64_t first_index, uint32_t 
  * fields alone. committed_index (-1 = none) is lowered to what is durable here: a checkpoint that promises entries which a power cut can
  * still take would make the next start refuse a log that is only shorter. */
 void ledger_fill_checkpoint(const struct ledger *ledger, int64_t committed_index, struct checkpoint *checkpoint);
+/* The same, not lowered: for a copy that is durable as a whole before it counts. */
+void ledger_fill_checkpoint_of_copy(const struct ledger *ledger, int64_t committed_index, struct checkpoint *checkpoint);
 
 /* ---- damage (ledger_repair.c) ---- */
 /* Checks entries from `index` on, against the chain and their own checksums, until max_bytes have been read or behind `last`; damage becomes holes.

@@ -175,6 +175,7 @@ void replica_tick(struct replica *replica)
     if (!replica->stopping && replica->phase != REPLICA_FAILED)
         bulk_fetch_tick(&replica->fetch, now);
     replica_serve_tick(replica, now);
+    replica_backup_tick(replica, now);
     if (replica->review_due_us != 0 && now >= replica->review_due_us) {
         replica->review_due_us = 0;
         replica_review_members(replica);
@@ -230,6 +231,8 @@ uint64_t replica_deadline_us(const struct replica *replica)
         EARLIER(bulk_fetch_deadline_us(&replica->fetch));
     if (replica->serve.to != 0 && !replica->serve.job.out)
         EARLIER(replica->serve.used_us + REPLICA_SERVE_IDLE_US);
+    if (replica->backup.id != 0)
+        EARLIER(replica->backup.used_us + REPLICA_SERVE_IDLE_US);
     if (replica->reserve_failed)
         EARLIER(replica->reserve_retry_us);
     if (replica->hurry_until_us != 0)

@@ -109,6 +109,15 @@ struct replica_serve {
     uint32_t count;
 };
 
+/* What is handed to `mqadmin backup`. As long as it is asked for, no segment is removed here that it has not read. */
+struct replica_backup {
+    uint64_t id;       /* 0 = none is made */
+    uint64_t position; /* everything before it has been read */
+    uint64_t end_position;
+    uint64_t used_us;
+    struct buffer metadata; /* whole file; goes when the log is read, which is behind it */
+};
+
 struct replica_io {
     void *context;
     void (*send)(void *context, uint64_t to, struct peer_message *message, const uint8_t *run, size_t run_size);
@@ -187,6 +196,7 @@ struct replica {
     struct bulk_fetch fetch;
     struct replica_serve serve;
     uint64_t serve_ids;
+    struct replica_backup backup;
     bool restart_wanted; /* what lies on the disk, or is to be forgotten, counts with the next start: the owner stops this one and begins it */
 
     uint64_t repair_due_us; /* while the ledger has holes */

@@ -176,6 +176,14 @@ void replica_tell_behind(struct replica *replica, uint64_t to);
 void replica_answer_manifest(struct replica *replica, uint64_t from, const struct peer_message *in);
 void replica_answer_bulk(struct replica *replica, uint64_t from, const struct peer_message *in);
 void replica_serve_tick(struct replica *replica, uint64_t now);
+/* What somebody needs who has nothing of the log: entries from the first one that is not deleted up to the last one that is applied, and a metadata snapshot
+ * of that, which is appended. False: memory is short, or the beginning is damaged. */
+struct replica_manifest {
+    uint64_t first, last; /* DLedger indexes */
+    uint64_t first_position, end_position;
+    uint32_t first_crc; /* of the first entry's header */
+};
+bool replica_make_manifest(const struct replica *replica, struct replica_manifest *manifest, struct buffer *metadata);
 void replica_serve_close(struct replica *replica);
 
 /* ---- replica_scrub.c ---- */
@@ -190,7 +198,14 @@ void replica_receive_repaired(struct replica *replica, uint64_t from, const stru
 /* Is there a hole that keeps this member from running: entries that are to be applied yet, or that somebody may still have? */
 bool replica_must_repair(const struct replica *replica);
 
+/* ---- replica_backup.c ---- */
 struct dledger_backup;
-int replica_backup(struct replica *replica, struct dledger_backup *backup, struct error *error); /* replica_backup.c */
+int replica_backup_begin(struct replica *replica, struct dledger_backup *backup, struct error *error);
+int replica_backup_metadata(struct replica *replica, uint64_t id, uint64_t offset, size_t size, struct slice *piece);
+void replica_backup_has_read(struct replica *replica, uint64_t id, uint64_t position);
+/* Is there something before position that a backup has not read yet? */
+bool replica_backup_holds(const struct replica *replica, uint64_t position);
+void replica_backup_tick(struct replica *replica, uint64_t now);
+void replica_backup_close(struct replica *replica);
 
 #endif

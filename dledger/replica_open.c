@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "dledger/backup_restore.h"
 #include "store/log_sink.h"
 
 static void driver_send(void *context, uint64_t to, struct peer_message *message, const uint8_t *run, size_t run_size)
@@ -131,6 +132,7 @@ int replica_open(struct replica *replica, struct env *env, const struct dledger_
     replica->durable_committed = -1;
     replica->up_since_ms = env_now_ms(env);
     buffer_init(&replica->gather, REPLICA_GATHER_MAX + LEDGER_ENTRY_SIZE_MAX);
+    buffer_init(&replica->backup.metadata, 0);
     snprintf(replica->broker_address, sizeof replica->broker_address, "%s", broker_address);
     rv = replica_list_members(replica, error);
     if (rv != 0)
@@ -141,6 +143,9 @@ int replica_open(struct replica *replica, struct env *env, const struct dledger_
     if (rv != 0)
         return error_set(error, ERROR_IO, "%s: %s", replica->dir, strerror(-rv));
     bool installed, leftover;
+    rv = backup_restore(env, options, replica->dir, error);
+    if (rv != 0)
+        return rv;
     rv = bulk_install(env, options->dir, replica->dir, &installed, &leftover, error);
     if (rv != 0)
         return rv;
@@ -204,6 +209,7 @@ void replica_close(struct replica *replica)
         return;
     bulk_fetch_close(&replica->fetch);
     replica_serve_close(replica);
+    replica_backup_close(replica);
     raft_driver_close(&replica->driver);
     vote_file_close(&replica->votes);
     ledger_close(&replica->ledger);

@@ -60,19 +60,27 @@ static bool find_begin(const struct replica *replica, uint64_t *index, uint64_t 
     return true;
 }
 
+bool replica_make_manifest(const struct replica *replica, struct replica_manifest *manifest, struct buffer *metadata)
+{
+    if (replica->applied == 0 || replica->configuration_index == 0 || !find_begin(replica, &manifest->first, &manifest->first_position, &manifest->first_crc))
+        return false;
+    manifest->last = (uint64_t)replica->applied - 1;
+    manifest->end_position = replica->applied_end;
+    return metadata_snapshot_begin(metadata, (int64_t)manifest->last) == 0 &&
+           replica->callbacks.snapshot(replica->callbacks.context, manifest->last, metadata) == 0 && metadata_snapshot_end(metadata) == 0;
+}
+
 void replica_answer_manifest(struct replica *replica, uint64_t from, const struct peer_message *in)
 {
     struct replica_serve *serve = &replica->serve;
+    struct replica_manifest manifest;
     struct peer_message out = {.type = PEER_MANIFEST_RESULT};
     raft_index next = in->manifest.next_index;
-    uint64_t first, position, now = replica_now_us(replica);
-    uint32_t header_crc;
+    uint64_t now = replica_now_us(replica);
     struct buffer body;
 
     /* Committed entries are the same everywhere, but a leader has all that are. */
     if ((in->flags & PEER_FETCH_LEADERLESS) == 0 ? !replica->accepting : replica->phase != REPLICA_RUNNING || raft_driver_hears_leader(&replica->driver))
-        return;
-    if (replica->applied == 0 || replica->configuration_index == 0)
         return;
     if (serve->job.out || (serve->to != 0 && serve->to != from && now < serve->used_us + REPLICA_SERVE_BUSY_US)) {
         out.flags = PEER_MANIFEST_BUSY;
@@ -80,29 +88,26 @@ void replica_answer_manifest(struct replica *replica, uint64_t from, const struc
         return;
     }
     end_serving(replica);
-    if (!find_begin(replica, &first, &position, &header_crc))
-        return;
-    serve->first = first;
-    serve->last = (uint64_t)replica->applied - 1;
-    if (metadata_snapshot_begin(&serve->metadata, (int64_t)serve->last) != 0 ||
-        replica->callbacks.snapshot(replica->callbacks.context, serve->last, &serve->metadata) != 0 || metadata_snapshot_end(&serve->metadata) != 0) {
+    if (!replica_make_manifest(replica, &manifest, &serve->metadata)) {
         end_serving(replica);
         return;
     }
+    serve->first = manifest.first;
+    serve->last = manifest.last;
     serve->to = from;
     serve->id = ++replica->serve_ids ^ (env_random(replica->env) << 16);
     serve->used_us = now;
-    serve->next = first;
-    if (next > first + 1 && next <= serve->last + 2 && ledger_term_of(&replica->ledger, next - 2) == in->manifest.previous_term) {
+    serve->next = serve->first;
+    if (next > serve->first + 1 && next <= serve->last + 2 && ledger_term_of(&replica->ledger, next - 2) == in->manifest.previous_term) {
         out.flags = PEER_MANIFEST_CONTINUES;
         serve->next = next - 1;
     }
-    out.count = header_crc;
+    out.count = manifest.first_crc;
     out.manifest_result.id = serve->id;
-    out.manifest_result.first_index = first + 1;
-    out.manifest_result.first_position = position;
-    out.manifest_result.last_index = serve->last + 1;
-    out.manifest_result.end_position = replica->applied_end;
+    out.manifest_result.first_index = manifest.first + 1;
+    out.manifest_result.first_position = manifest.first_position;
+    out.manifest_result.last_index = manifest.last + 1;
+    out.manifest_result.end_position = manifest.end_position;
     out.manifest_result.metadata_size = serve->metadata.size;
     buffer_init(&body, 0);
     buffer_append_u64(&body, replica->configuration_index);

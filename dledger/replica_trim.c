@@ -292,7 +292,8 @@ void replica_trim_plan(const struct replica *replica, struct replica_save *save)
     if (!replica_trim_pending(replica) || replica->phase != REPLICA_RUNNING || ledger_first_hole(&replica->ledger) != NULL || !first_kept(replica, &save->trim_first) ||
         replica->trim_index == 0 ||
         replica->durable_committed + 1 < (int64_t)replica->trim_index || replica_trim_wants_snapshot(replica) ||
-        replica->checkpoint.synced_dispatched_position < replica->ledger.trim_position)
+        replica->checkpoint.synced_dispatched_position < replica->ledger.trim_position ||
+        replica_backup_holds(replica, mapped_file_queue_begin(&replica->ledger.data) + replica->ledger.data.file_size))
         return;
     mapped_file_name(mapped_file_queue_begin(&replica->ledger.data), name);
     snprintf(save->trim_path, sizeof save->trim_path, "%s/data/%s", replica->dir, name);

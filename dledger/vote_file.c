@@ -213,15 +213,3 @@ void vote_file_close(struct vote_file *file)
     env_close(file->env, file->file);
     memset(file, 0, sizeof *file);
 }
-
-int vote_file_image(uint64_t term, struct buffer *file)
-{
-    uint8_t *both = buffer_reserve(file, 2 * SLOT_SIZE);
-    if (both == NULL)
-        return ERROR_NO_MEMORY;
-    memset(both, 0, 2 * SLOT_SIZE);
-    encode(both, 1, term, 0);
-    encode(both + SLOT_SIZE, 2, term, 0);
-    file->size += 2 * SLOT_SIZE;
-    return 0;
-}

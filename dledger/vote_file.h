@@ -24,7 +24,4 @@ int vote_file_open(struct vote_file *file, struct env *env, const char *path, st
 int vote_file_save(struct vote_file *file, uint64_t term, uint64_t voted_for, struct error *error);
 void vote_file_close(struct vote_file *file);
 
-/* A whole file that says: this member is in that term and has voted for nobody. ERROR_NO_MEMORY. */
-int vote_file_image(uint64_t term, struct buffer *file);
-
 #endif

@@ -27,7 +27,7 @@ ROCKETMQ = set("""
     skipAccumulatedMessage startMonitoring statsAll topicClusterList topicList topicRoute topicStatus updateBrokerConfig updateKvConfig
     updateNamesrvConfig updateOrderConf updateSubGroup updateTopic updateTopicPerm wipeWritePerm
 """.split())
-OURS = {"DecodeMessageId", "backup", "bench", "leader", "member", "resumeCheckHalfMessage", "transfer"}
+OURS = {"DecodeMessageId", "backup", "bench", "checkBackup", "leader", "member", "resumeCheckHalfMessage", "transfer"}
 
 
 def commands():
