@@ -131,7 +131,7 @@ bool backup_manifest_next_file(struct backup_manifest *manifest, struct backup_f
         return false;
     line = slice_of(line.data + 9, line.size - 9);
     size = slice_next_part(&line, ' ');
-    if (!slice_to_i64(size, &number) || number < 0 || line.size == 0)
+    if (size.size == 0 || !slice_to_i64(size, &number) || number < 0 || line.size == 0)
         return false;
     file->size = (uint64_t)number;
     file->name = line;
