@@ -286,6 +286,7 @@ def brokers(world):
     expect(run("transfer", "-i", f"n{world.node}"), f"n{world.node} leads group broker-a already.")
     says("n7 is no member of group broker-a", fails("transfer", "-i", "n7"))
     has(run("backup", "-f", os.path.join(world.cluster.folder, "copy")), r"\d+ entries, \d+ bytes, all checked, are in .*copy\.")
+    has(run("checkBackup", "-f", os.path.join(world.cluster.folder, "copy")), r".*copy is whole: group \S+ of n0;n1;n2, entries 0 to \d+\.")
     expect(run("member", "promote", "-i", "n0"), "n0 has a vote.")
     says("is no member", fails("member", "promote", "-i", "n7"))
     says("no message of this id", fails("resumeCheckHalfMessage", "-b", leader, "-i", "0" * 32))
