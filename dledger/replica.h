@@ -75,7 +75,8 @@ void replica_save_run(struct replica_save *save); /* any thread */
 struct replica_scrub {
     /* ---- loop ---- */
     bool out;
-    uint64_t position; /* where the piece begins */
+    uint64_t position; /* where the piece begins; then where the next one does, if `placed` */
+    bool placed;
     /* ---- the job's ---- */
     struct env *env;
     struct mapped_file *file; /* pinned */
@@ -85,6 +86,7 @@ struct replica_scrub {
     uint32_t chain;           /* of the entry before */
     bool chain_known;
     bool damaged;             /* `index` is not what it should be */
+    bool at_filler;           /* `index` is in the next segment */
     size_t bytes;
     int result;               /* 0 or -errno */
 };

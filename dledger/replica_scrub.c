@@ -1,5 +1,9 @@
 /* A slow walk over the whole committed log, again and again, for damage that nobody reads. A piece is read and checked on the pool; what is found goes
  * the way of all damage (replica_repair.c). The pieces are so far apart that the rate is kept.
+ *
+ * Nobody else reads most of it, so the loop must not wait for it: where a piece ends the next one begins, without a look at the log. And it leaves memory
+ * as it was: what had to be read from the disk goes again, else a pass would drive out what is in use, and pages near those that were touched would pile
+ * up in this process.
  */
 #include "dledger/replica_internal.h"
 
@@ -22,6 +26,7 @@ static void check_piece(struct replica_scrub *scrub, const uint8_t *bytes, size_
         struct ledger_entry entry;
         if (left < LEDGER_BLANK_SIZE || (size - at >= LEDGER_BLANK_SIZE && ledger_is_blank(bytes + at))) {
             scrub->damaged = at == 0; /* there is an entry where the piece begins */
+            scrub->at_filler = !scrub->damaged;
             break;
         }
         if (size - at < LEDGER_ENTRY_HEADER_SIZE && size - at < left) {
@@ -50,6 +55,21 @@ static void check_piece(struct replica_scrub *scrub, const uint8_t *bytes, size_
     scrub->offset += at;
 }
 
+static ssize_t read_piece(struct replica_scrub *scrub, uint8_t *bytes, size_t size)
+{
+    const struct env_ops *ops = scrub->env->ops;
+    uint8_t *pages = scrub->file->map + scrub->offset;
+    bool stays = ops->resident == NULL || ops->resident(scrub->env, pages, size);
+
+    env_prefetch(scrub->env, scrub->file->file, scrub->offset, size);
+    ssize_t got = env_read(scrub->env, scrub->file->file, bytes, size, scrub->offset);
+    if (!stays && ops->let_go != NULL && ops->forget != NULL) {
+        ops->let_go(scrub->env, pages, size);
+        ops->forget(scrub->env, scrub->file->file, scrub->offset, size);
+    }
+    return got;
+}
+
 void replica_scrub_run(struct replica_scrub *scrub)
 {
     size_t want = PIECE, need = 0;
@@ -60,8 +80,7 @@ void replica_scrub_run(struct replica_scrub *scrub)
         uint64_t left = scrub->file_size - scrub->offset;
         size_t size = left < want ? (size_t)left : want;
         uint8_t *bytes = malloc(size == 0 ? 1 : size);
-        env_prefetch(scrub->env, scrub->file->file, scrub->offset, size);
-        ssize_t got = bytes == NULL ? -ENOMEM : env_read(scrub->env, scrub->file->file, bytes, size, scrub->offset);
+        ssize_t got = bytes == NULL ? -ENOMEM : read_piece(scrub, bytes, size);
         if (got < 0 || (size_t)got != size) {
             scrub->result = got < 0 ? (int)got : -EIO;
             need = 0;
@@ -92,13 +111,20 @@ static bool find_place(struct replica *replica)
         scrub->index = (uint64_t)ledger->begin_index;
         scrub->chain_known = scrub->index == 0;
         scrub->chain = 0;
+        scrub->placed = false;
     }
     while ((hole = ledger_hole_of(ledger, scrub->index)) != NULL) {
         scrub->index = hole->last + 1;
         scrub->chain_known = false;
+        scrub->placed = false;
     }
     if (scrub->index >= replica->applied)
         return false;
+    scrub->file = scrub->placed ? mapped_file_queue_find(&ledger->data, scrub->position) : NULL;
+    if (scrub->file != NULL) {
+        scrub->offset = scrub->position - scrub->file->start;
+        return true;
+    }
     if (!ledger_locate(ledger, scrub->index, &position, &size, &term)) {
         ledger_verify(ledger, scrub->index, scrub->index, 1);
         return ledger_hole_of(ledger, scrub->index) != NULL && find_place(replica);
@@ -124,6 +150,7 @@ void replica_scrub_tick(struct replica *replica, uint64_t now)
         scrub->index = 0;
         scrub->chain = 0;
         scrub->chain_known = true;
+        scrub->placed = false;
         rest(replica, next > now + IDLE_US ? next - now : IDLE_US);
         return;
     }
@@ -131,6 +158,7 @@ void replica_scrub_tick(struct replica *replica, uint64_t now)
     scrub->file_size = replica->ledger.data.file_size;
     scrub->last = replica->applied - 1;
     scrub->damaged = false;
+    scrub->at_filler = false;
     scrub->out = true;
     mapped_file_pin(scrub->file);
     replica->io.scrub(replica->io.context, scrub);
@@ -151,18 +179,22 @@ void replica_scrubbed(struct replica *replica)
 {
     struct replica_scrub *scrub = &replica->scrub;
     struct ledger *ledger = &replica->ledger;
-    char where[512];
+    uint64_t end = scrub->file->start + (scrub->at_filler ? scrub->file_size : scrub->offset);
 
     mapped_file_unpin(scrub->file);
     scrub->out = false;
-    ledger_describe(ledger, scrub->position, where, sizeof where);
-    if (scrub->result != 0 || scrub->damaged) {
-        if (scrub->result != 0)
+    scrub->placed = scrub->result == 0 && !scrub->damaged;
+    if (!scrub->placed) {
+        if (scrub->result != 0) {
+            char where[512];
+            ledger_describe(ledger, scrub->position, where, sizeof where);
             LOG_ERROR("%s: the scrub cannot read: %s", where, strerror(-scrub->result));
+        }
         if (!find_damage(replica, scrub->index))
             scrub->index++; /* it was about to be written again, or the disk did not answer */
         scrub->chain_known = false;
     }
+    scrub->position = end;
     rest(replica, (uint64_t)scrub->bytes * 1000000ull / replica->options.scrub_bytes_per_second + 1000);
 }
 

@@ -136,6 +136,17 @@ static ssize_t real_read(struct env *env, struct env_file *file, void *out, size
     return (ssize_t)done;
 }
 
+static size_t page_size(void)
+{
+    static _Atomic size_t known; /* the loop and the pool ask */
+    size_t size = atomic_load_explicit(&known, memory_order_relaxed);
+    if (size == 0) {
+        size = (size_t)sysconf(_SC_PAGESIZE);
+        atomic_store_explicit(&known, size, memory_order_relaxed);
+    }
+    return size;
+}
+
 static void real_prefetch(struct env *env, struct env_file *file, uint64_t offset, uint64_t size)
 {
     (void)env;
@@ -144,6 +155,18 @@ static void real_prefetch(struct env *env, struct env_file *file, uint64_t offse
     if (!atomic_exchange(&file->exact, true))
         posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM);
     posix_fadvise(file->fd, (off_t)offset, (off_t)size, POSIX_FADV_WILLNEED);
+}
+
+static void real_forget(struct env *env, struct env_file *file, uint64_t offset, uint64_t size)
+{
+    (void)env;
+    if (offset > INT64_MAX || size > INT64_MAX - offset || size == 0)
+        return;
+    uint64_t end = offset + size, page = page_size();
+    /* The kernel keeps pages of which the range has a part only, and takes 0 for all of the file. */
+    offset -= offset % page;
+    end += (page - end % page) % page;
+    posix_fadvise(file->fd, (off_t)offset, (off_t)(end - offset), POSIX_FADV_DONTNEED);
 }
 
 static int real_sync(struct env *env, struct env_file *file)
@@ -210,17 +233,6 @@ static void real_unmap(struct env *env, void *address, size_t size)
 {
     (void)env;
     munmap(address, size);
-}
-
-static size_t page_size(void)
-{
-    static _Atomic size_t known; /* the loop and the pool ask */
-    size_t size = atomic_load_explicit(&known, memory_order_relaxed);
-    if (size == 0) {
-        size = (size_t)sysconf(_SC_PAGESIZE);
-        atomic_store_explicit(&known, size, memory_order_relaxed);
-    }
-    return size;
 }
 
 static int real_sync_map(struct env *env, void *address, size_t size)
@@ -436,6 +448,7 @@ void env_real_init(struct env *env)
         .write = real_write,
         .read = real_read,
         .prefetch = real_prefetch,
+        .forget = real_forget,
         .sync = real_sync,
         .size = real_size,
         .truncate = real_truncate,

@@ -34,6 +34,8 @@ struct env_ops {
     /* May be NULL. Starts to bring a range into memory, for reads of it that follow. Of that file the kernel reads nothing ahead by itself from then on: its
      * windows grow to the disk's read_ahead_kb, which may be 8 MiB, and every sync waits behind one. */
     void (*prefetch)(struct env *env, struct env_file *file, uint64_t offset, uint64_t size);
+    /* May be NULL. The pages that a range touches leave the page cache, but for dirty ones and those that a process has mapped. */
+    void (*forget)(struct env *env, struct env_file *file, uint64_t offset, uint64_t size);
     int (*sync)(struct env *env, struct env_file *file); /* fdatasync */
     int (*size)(struct env *env, struct env_file *file, uint64_t *size);
     int (*truncate)(struct env *env, struct env_file *file, uint64_t size);

@@ -193,6 +193,16 @@ START_TEST(memory_of_mappings)
     env.ops->let_go(&env, map + 5000, 300000);
     ck_assert_uint_eq(map[5000], 7);
     ck_assert_uint_eq(map[6000], 9);
+    ck_assert_int_eq(env.ops->sync_map(&env, map, size), 0);
+    env.ops->let_go(&env, map, size);
+    ck_assert_uint_eq(map[size - 1], 7);
+    env.ops->forget(&env, file, 5000, 300000);
+    if (evicted)
+        ck_assert(!env.ops->resident(&env, map + 4096, 1) && !env.ops->resident(&env, map + 304999, 1) && env.ops->resident(&env, map + size - 1, 1));
+    env.ops->forget(&env, file, UINT64_MAX, 1);
+    env.ops->forget(&env, file, 0, 0); /* not all of it */
+    ck_assert(env.ops->resident(&env, map + size - 1, 1));
+    ck_assert_uint_eq(map[6000], 9);
     env.ops->unmap(&env, map, size);
     ck_assert_int_eq(env_read(&env, file, &(uint8_t){0}, 1, 6000), 1);
     env_close(&env, file);
