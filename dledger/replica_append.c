@@ -47,8 +47,23 @@ void replica_drop_gathered(struct replica *replica)
     replica->reserved_size = 0;
 }
 
-/* kept_back, kept_entries: so much of what is left on a full disk is for others. */
-static uint8_t *reserve(struct replica *replica, size_t body_size, uint32_t kept_back, uint32_t kept_entries, int64_t *physical_offset, int *code)
+uint64_t replica_kept_for_trim(const struct replica *replica)
+{
+    return REPLICA_KEPT_FOR_TRIM + 2 * message_store_list_size(replica->store, REPLICA_TRIM_LISTED);
+}
+
+bool replica_has_room(const struct replica *replica, uint64_t bytes, uint32_t entries, uint32_t largest)
+{
+    const struct ledger *ledger = &replica->ledger;
+    uint64_t end = replica->gather_count == 0 ? ledger->end_position : replica->gather_end;
+    uint64_t fillers = bytes / ledger->data.file_size + 1; /* an entry that does not fit behind the others goes to the next segment */
+
+    return !replica->reserve_failed || (end + bytes + fillers * (largest + LEDGER_BLANK_SIZE) <= ledger->reserved_end &&
+                                        replica->gather_count + (uint64_t)entries <= ledger_entries_ahead(ledger));
+}
+
+/* trim: one of the records that say what may be deleted. */
+static uint8_t *reserve(struct replica *replica, size_t body_size, bool trim, int64_t *physical_offset, int *code)
 {
     struct ledger *ledger = &replica->ledger;
     uint32_t size = (uint32_t)(LEDGER_ENTRY_HEADER_SIZE + body_size);
@@ -66,7 +81,7 @@ static uint8_t *reserve(struct replica *replica, size_t body_size, uint32_t kept
         *code = ERROR_NO_SPACE;
         return NULL;
     }
-    if (replica->gather.size >= REPLICA_GATHER_MAX || replica->gather_count >= REPLICA_IN_FLIGHT_MAX) {
+    if (replica->gather.size >= REPLICA_GATHER_MAX + (trim ? REPLICA_TRIM_LIST_MAX : 0) || replica->gather_count >= REPLICA_IN_FLIGHT_MAX) {
         *code = ERROR_BUSY;
         return NULL;
     }
@@ -75,8 +90,8 @@ static uint8_t *reserve(struct replica *replica, size_t body_size, uint32_t kept
         replica->gather_chain = ledger->last_chain;
     }
     replica->reserved_position = ledger_place(ledger, replica->gather_end, size);
-    if (replica->reserve_failed && (replica->reserved_position + size + LEDGER_BLANK_SIZE + kept_back > ledger->reserved_end ||
-                                    replica->gather_count + 1ull + kept_entries > ledger_entries_ahead(ledger))) {
+    if (replica->reserve_failed && (replica->reserved_position + size + LEDGER_BLANK_SIZE + (trim ? 0 : replica_kept_for_trim(replica)) > ledger->reserved_end ||
+                                    replica->gather_count + 1ull + (trim ? 0 : REPLICA_KEPT_FOR_TRIM_ENTRIES) > ledger_entries_ahead(ledger))) {
         *code = ERROR_NO_SPACE;
         return NULL;
     }
@@ -104,12 +119,12 @@ static uint8_t *reserve(struct replica *replica, size_t body_size, uint32_t kept
 
 uint8_t *replica_reserve(struct replica *replica, size_t body_size, int64_t *physical_offset, int *code)
 {
-    return reserve(replica, body_size, REPLICA_KEPT_FOR_TRIM, REPLICA_KEPT_FOR_TRIM_ENTRIES, physical_offset, code);
+    return reserve(replica, body_size, false, physical_offset, code);
 }
 
 uint8_t *replica_reserve_for_trim(struct replica *replica, size_t body_size, int64_t *physical_offset, int *code)
 {
-    return reserve(replica, body_size, 0, 0, physical_offset, code);
+    return reserve(replica, body_size, true, physical_offset, code);
 }
 
 void replica_append(struct replica *replica, enum ledger_entry_kind kind, struct append_entry_request *request)

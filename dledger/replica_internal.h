@@ -10,8 +10,12 @@
 #include "dledger/replica.h"
 
 #define REPLICA_FETCH_RETRY_US 50000u
-/* Of a full disk: without a record that says so nothing can be deleted, and without the entries that elections begin with there is nobody to say so. */
+/* Of a full disk: without a record that says so nothing can be deleted, and without the entries that elections begin with there is nobody to say so. More is kept
+ * where many queues may have to be listed, twice, since the first try can end with its leader. */
 #define REPLICA_KEPT_FOR_TRIM (64u << 10)
+#define REPLICA_TRIM_LISTED 14u           /* bytes that a trim record takes for a queue, besides its topic */
+#define REPLICA_TRIM_PART (64u << 10)     /* of the list in one record */
+#define REPLICA_TRIM_LIST_MAX (64u << 20) /* of it in all: it is gathered at once */
 #define REPLICA_KEPT_FOR_TRIM_ENTRIES (REPLICA_KEPT_FOR_TRIM / 64)
 #define REPLICA_SERVE_BUSY_US 5000000u  /* who asked for nothing so long gives way to another member */
 #define REPLICA_SERVE_IDLE_US 30000000u /* ... and so long: its snapshot is let go */
@@ -113,6 +117,10 @@ void replica_prefer_leader(struct replica *replica, uint64_t now);
 void replica_hand_over_when_useful(struct replica *replica, uint64_t now);
 
 /* ---- replica_append.c ---- */
+/* Bytes of what is left on a full disk that are for the records which say what may be deleted. */
+uint64_t replica_kept_for_trim(const struct replica *replica);
+/* Is there room for so many more entries of so many bytes in all, none larger than `largest`? On a full disk only; else it is made when they leave. */
+bool replica_has_room(const struct replica *replica, uint64_t bytes, uint32_t entries, uint32_t largest);
 /* replica_reserve() with the room that others leave. */
 uint8_t *replica_reserve_for_trim(struct replica *replica, size_t body_size, int64_t *physical_offset, int *code);
 

@@ -87,7 +87,7 @@ bool replica_is_full(const struct replica *replica)
 {
     /* Entries that are small use up the index before the data. */
     return replica->apply_stalled ||
-           (replica->reserve_failed && (replica->ledger.end_position + LEDGER_ENTRY_SIZE_MAX >= replica->ledger.reserved_end ||
+           (replica->reserve_failed && (replica->ledger.end_position + LEDGER_ENTRY_SIZE_MAX + replica_kept_for_trim(replica) >= replica->ledger.reserved_end ||
                                         ledger_entries_ahead(&replica->ledger) < REPLICA_SUBMIT_MAX));
 }
 

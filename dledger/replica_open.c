@@ -131,7 +131,7 @@ int replica_open(struct replica *replica, struct env *env, const struct dledger_
     replica->older_snapshot_index = -1;
     replica->durable_committed = -1;
     replica->up_since_ms = env_now_ms(env);
-    buffer_init(&replica->gather, REPLICA_GATHER_MAX + LEDGER_ENTRY_SIZE_MAX);
+    buffer_init(&replica->gather, REPLICA_GATHER_MAX + REPLICA_TRIM_LIST_MAX + LEDGER_ENTRY_SIZE_MAX);
     buffer_init(&replica->backup.metadata, 0);
     snprintf(replica->broker_address, sizeof replica->broker_address, "%s", broker_address);
     rv = replica_list_members(replica, error);

@@ -1,6 +1,6 @@
 /* Deleting the log's beginning, step by step:
  *
- *   1 the leader decides that everything before P, the begin of a segment, may go, and appends a record that says so (replica_trim())
+ *   1 the leader decides that everything before P, the begin of a segment, may go, and appends a record that says so (replica_trim()), or several at once
  *   2 each node that applies the record advances the queues' minimums to P: from then on all nodes answer alike
  *   3 each node by itself removes segments before P, one with a save, when it can start without them: what the record says is durable here, queues are
  *     synced behind P, and both metadata snapshots reach it
@@ -10,7 +10,8 @@
  *     version 4 | P 8 | Raft index of the newest committed configuration 8 | size 4, that configuration | queues 4, for each: size 2, topic | id 4 | maximum 8
  *
  * The newest such record is behind the P that it names, so it is always in the log, and whoever makes queues anew from what remains meets it. Hence what
- * it carries besides P: the configuration, whose entry may be gone, and how far queues reached of which no message remains.
+ * it carries besides P: the configuration, whose entry may be gone, and how far queues reached of which no message remains. When those are many there are more
+ * records before it, each with a part of them and the P that held before.
  * To change: bump TRIM_VERSION, keep the reader of the old form.
  */
 #include "dledger/replica_internal.h"
@@ -112,63 +113,112 @@ int64_t replica_first_message(const struct replica *replica, uint64_t position)
     return -1;
 }
 
+/* The queues that end before `position`, in records of which the last one alone says that the log begins there: who applies only some of them (the leader went
+ * before the others had committed) has learnt where some queues end, which they do anyway. */
 struct listing {
-    struct buffer *body;
+    struct replica *replica;
     uint64_t position;
+    size_t part_max;
+    uint64_t size; /* of the whole list */
+    /* ---- while it is written ---- */
+    struct buffer body;
+    size_t list_at; /* in it */
     uint32_t count;
+    int code;
 };
+
+static bool is_emptied(const struct listing *listing, const struct consume_queue *queue)
+{
+    return queue->max_offset > 0 && queue->max_physical_offset <= (int64_t)listing->position;
+}
+
+static void measure(void *argument, struct consume_queue *queue)
+{
+    struct listing *listing = argument;
+    if (is_emptied(listing, queue))
+        listing->size += strlen(queue->topic) + REPLICA_TRIM_LISTED;
+}
+
+static void begin_record(struct listing *listing)
+{
+    const struct replica *replica = listing->replica;
+
+    buffer_clear(&listing->body);
+    buffer_append_u32(&listing->body, TRIM_VERSION);
+    buffer_append_u64(&listing->body, replica->ledger.trim_position);
+    buffer_append_u64(&listing->body, replica->configuration_index);
+    buffer_append_u32(&listing->body, (uint32_t)replica->configuration.size);
+    buffer_append_slice(&listing->body, buffer_slice(&replica->configuration));
+    buffer_append_u32(&listing->body, 0);
+    listing->list_at = listing->body.size;
+    listing->count = 0;
+}
+
+static void end_record(struct listing *listing, bool last)
+{
+    struct replica *replica = listing->replica;
+    int64_t offset;
+    uint8_t *room = NULL;
+
+    if (listing->code == 0 && listing->body.failed)
+        listing->code = ERROR_NO_MEMORY;
+    if (listing->code == 0)
+        room = replica_reserve_for_trim(replica, listing->body.size, &offset, &listing->code);
+    if (room == NULL)
+        return;
+    store_u32(listing->body.data + listing->list_at - 4, listing->count);
+    if (last)
+        store_u64(listing->body.data + 4, listing->position);
+    memcpy(room, listing->body.data, listing->body.size);
+    replica_append(replica, LEDGER_ENTRY_TRIM, NULL);
+}
 
 static void list_if_emptied(void *argument, struct consume_queue *queue)
 {
     struct listing *listing = argument;
     size_t size = strlen(queue->topic);
 
-    if (queue->max_offset == 0 || queue->max_physical_offset > (int64_t)listing->position)
+    if (listing->code != 0 || !is_emptied(listing, queue))
         return;
-    buffer_append_u16(listing->body, (uint16_t)size);
-    buffer_append(listing->body, queue->topic, size);
-    buffer_append_u32(listing->body, (uint32_t)queue->queue_id);
-    buffer_append_u64(listing->body, (uint64_t)queue->max_offset);
+    if (listing->body.size - listing->list_at + size + REPLICA_TRIM_LISTED > listing->part_max) {
+        end_record(listing, false);
+        begin_record(listing);
+    }
+    buffer_append_u16(&listing->body, (uint16_t)size);
+    buffer_append(&listing->body, queue->topic, size);
+    buffer_append_u32(&listing->body, (uint32_t)queue->queue_id);
+    buffer_append_u64(&listing->body, (uint64_t)queue->max_offset);
     listing->count++;
 }
 
 int replica_trim(struct replica *replica, uint64_t position)
 {
-    struct listing listing = {.position = position};
-    struct buffer body;
-    int held_by, code = 0;
-    int64_t offset;
-    size_t count_at;
-    uint8_t *room;
+    struct listing listing = {.replica = replica, .position = position, .part_max = REPLICA_TRIM_PART};
+    uint64_t segment = replica->ledger.data.file_size;
+    int held_by;
 
     if (!replica->accepting)
         return ERROR_NOT_LEADER;
-    if (position % replica->ledger.data.file_size != 0 || position <= replica->ledger.trim_position || position <= replica->trim_asked ||
-        position > replica_trim_limit(replica, &held_by))
+    if (position % segment != 0 || position <= replica->ledger.trim_position || position <= replica->trim_asked || position > replica_trim_limit(replica, &held_by))
         return ERROR_INVALID;
-    buffer_init(&body, LEDGER_ENTRY_SIZE_MAX);
-    buffer_append_u32(&body, TRIM_VERSION);
-    buffer_append_u64(&body, position);
-    buffer_append_u64(&body, replica->configuration_index);
-    buffer_append_u32(&body, (uint32_t)replica->configuration.size);
-    buffer_append_slice(&body, buffer_slice(&replica->configuration));
-    count_at = body.size;
-    buffer_append_u32(&body, 0);
-    listing.body = &body;
-    message_store_each_queue(replica->store, list_if_emptied, &listing);
-    if (body.failed) {
-        buffer_close(&body);
+    if (listing.part_max > segment / 2)
+        listing.part_max = segment / 2;
+    message_store_each_queue(replica->store, measure, &listing);
+    if (listing.size > REPLICA_TRIM_LIST_MAX)
         return ERROR_TOO_LARGE;
-    }
-    store_u32(body.data + count_at, listing.count);
-    room = replica_reserve_for_trim(replica, body.size, &offset, &code);
-    if (room != NULL) {
-        memcpy(room, body.data, body.size);
-        replica_append(replica, LEDGER_ENTRY_TRIM, NULL);
+    buffer_init(&listing.body, LEDGER_ENTRY_SIZE_MAX);
+    begin_record(&listing);
+    /* All or none: what a full disk has left is not to be used up by tries. A record may leave room for one more name. */
+    uint32_t records = (uint32_t)(listing.size / (listing.part_max - UINT8_MAX - REPLICA_TRIM_LISTED) + 1);
+    uint32_t head = (uint32_t)(LEDGER_ENTRY_HEADER_SIZE + listing.list_at);
+    if (!replica_has_room(replica, listing.size + (uint64_t)records * head, records, head + (uint32_t)listing.part_max))
+        listing.code = ERROR_NO_SPACE;
+    message_store_each_queue(replica->store, list_if_emptied, &listing);
+    end_record(&listing, true);
+    buffer_close(&listing.body);
+    if (listing.code == 0)
         replica->trim_asked = position;
-    }
-    buffer_close(&body);
-    return room == NULL ? code : 0;
+    return listing.code;
 }
 
 /* ---- every node ---- */

@@ -22,6 +22,11 @@ struct consume_queue *message_store_queue(struct message_store *store, struct sl
     return node == NULL ? NULL : &node->queue;
 }
 
+uint64_t message_store_list_size(const struct message_store *store, uint32_t each)
+{
+    return store->queues->names_size + (uint64_t)store->queues->count * each;
+}
+
 void message_store_each_queue(struct message_store *store, void (*each)(void *argument, struct consume_queue *queue), void *argument)
 {
     for (struct queue_node *node = store->queues->head, *next; node != NULL; node = next) {

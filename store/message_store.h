@@ -108,6 +108,8 @@ struct consume_queue *message_store_queue(struct message_store *store, struct sl
                                           struct error *error);
 /* Leadership begins: sets every queue's append_offset to its max_offset. */
 void message_store_reset_append_offsets(struct message_store *store);
+/* Size of a list of all queues: their topics, and `each` bytes more for every queue. */
+uint64_t message_store_list_size(const struct message_store *store, uint32_t each);
 void message_store_each_queue(struct message_store *store, void (*each)(void *argument, struct consume_queue *queue), void *argument);
 
 /* ---- reading (spec: store.md 5.1) ---- */

@@ -124,6 +124,7 @@ struct queue_node *queue_table_add(struct queue_table *table, struct slice topic
     mapped_file_queue_use_pool(&node->queue.files, &table->pool, &node->queue.tail);
     put_slot(table->slots, table->slot_count, node);
     table->count++;
+    table->names_size += topic.size;
     node->previous = table->last;
     *(table->last == NULL ? &table->head : &table->last->next) = node;
     table->last = node;
@@ -245,6 +246,7 @@ void queue_table_remove(struct queue_table *table, struct queue_node *node)
     }
     clear_slot(table, node);
     table->count--;
+    table->names_size -= node->topic_size;
     *(node->previous == NULL ? &table->head : &node->previous->next) = node->next;
     *(node->next == NULL ? &table->last : &node->next->previous) = node->previous;
     consume_queue_close(&node->queue);

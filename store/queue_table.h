@@ -42,6 +42,7 @@ struct queue_table {
     struct queue_slot *slots;
     size_t slot_count; /* a power of two, at least twice as many as queues */
     size_t count;
+    uint64_t names_size; /* of all queues' topics together */
     struct queue_node *dirty; /* queues with something to sync */
 };
 

@@ -1,5 +1,6 @@
 /* Deleting the log's beginning: what all members agree on, what each removes and when, and starts from what remains. */
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "dledger/metadata_snapshot.h"
@@ -201,6 +202,76 @@ START_TEST(rotten_snapshots)
 }
 END_TEST
 
+enum { MANY = 1500 };
+
+static struct slice long_topic(int i)
+{
+    static char name[128];
+    snprintf(name, sizeof name, "%0120d", i);
+    return slice_of_text(name);
+}
+
+/* Entries that go to no queue until clients get no more room. */
+static void fill_disks(void)
+{
+    int64_t offset;
+    int code = 0;
+
+    for (int i = 1; i <= GROUP_NODES; i++)
+        group.nodes[i].sim.disk_bytes = group.nodes[i].sim.used_bytes;
+    for (int full = 0; full < 200; group_step()) {
+        struct group_node *leader = group_leader();
+        uint8_t *room = leader == NULL ? NULL : replica_reserve(&leader->replica, 1000, &offset, &code);
+        full = room != NULL ? 0 : full + (leader != NULL && code == ERROR_NO_SPACE);
+        if (room == NULL)
+            continue;
+        memset(room, 0, 1000);
+        replica_append(&leader->replica, LEDGER_ENTRY_METADATA, NULL);
+    }
+}
+
+/* So many queues have no message left that one record cannot list them, or no longer when the disk is full. Where they end is known everywhere all the same, also to
+ * who makes all of them anew. */
+START_TEST(many_emptied_queues)
+{
+    group_all_up();
+    for (int n = 1; n <= GROUP_NODES; n++) {
+        for (int i = 0; i < MANY; i++)
+            ck_assert_int_eq(message_store_reached(&group.nodes[n].store, long_topic(i), i % 3, 5 + i), 0);
+    }
+    fill(0, FIRST);
+    struct group_node *leader = group_wait_leader(3000);
+    if (_i == 1) {
+        fill_disks();
+        leader = group_wait_leader(3000);
+    }
+    raft_index before = raft_driver_last(&leader->replica.driver);
+    ck_assert_int_eq(replica_trim(&leader->replica, 2 * GROUP_SEGMENT), 0);
+    group_steps(100);
+    ck_assert_uint_gt(raft_driver_last(&leader->replica.driver), before + 1);
+    group_steps(6000);
+    expect_begin(2 * GROUP_SEGMENT);
+    for (int n = 1; n <= GROUP_NODES; n++)
+        group.nodes[n].sim.disk_bytes = 0;
+    group_must_send(group_wait_leader(3000), 0);
+    for (int n = 1; n <= GROUP_NODES; n++) {
+        group_kill(&group.nodes[n]);
+        sim_env_remove(&group.nodes[n].sim, group_file(&group.nodes[n], "checkpoint"));
+    }
+    group_all_up();
+    group_must_send(group_wait_leader(3000), 1);
+    group_steps(300);
+    for (int n = 1; n <= GROUP_NODES; n++) {
+        for (int i = 0; i < MANY; i++) {
+            struct consume_queue *queue = message_store_queue(&group.nodes[n].store, long_topic(i), i % 3, false, NULL);
+            ck_assert_ptr_nonnull(queue);
+            ck_assert_int_eq(queue->max_offset, 5 + i);
+            ck_assert_int_eq(queue->min_offset, 5 + i);
+        }
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("replica_trim");
@@ -212,6 +283,7 @@ int main(void)
     tcase_add_test(tcase, an_emptied_member_after_a_trim);
     tcase_add_test(tcase, a_lost_checkpoint);
     tcase_add_loop_test(tcase, rotten_snapshots, 0, 3);
+    tcase_add_loop_test(tcase, many_emptied_queues, 0, 2);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
