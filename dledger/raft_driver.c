@@ -296,12 +296,6 @@ uint64_t raft_driver_leader(struct raft_driver *driver)
     return id;
 }
 
-bool raft_driver_hears_leader(struct raft_driver *driver)
-{
-    return raft_driver_leader(driver) != 0 &&
-           (raft_driver_leads(driver) || raft_driver_now(driver) < driver->raft.election_timer_start + driver->options.election_timeout_ms);
-}
-
 bool raft_driver_vote_refused(struct raft_driver *driver)
 {
     return driver->started && !driver->failed && raft_driver_stands(driver) && driver->refused_term == raft_current_term(&driver->raft);

@@ -52,6 +52,8 @@ struct raft_driver_io {
     void (*failed)(void *context, const struct error *error);
     /* As leader: that member needs entries that are not retained here. */
     void (*behind)(void *context, uint64_t to);
+    /* As leader: this entry is to be sent, and cannot be read. */
+    void (*damaged)(void *context, raft_index index);
 };
 
 struct raft_driver_options {
@@ -175,8 +177,6 @@ static inline raft_index raft_driver_last(const struct raft_driver *driver)
     return (raft_index)(driver->ledger->last_index + 1);
 }
 uint64_t raft_driver_leader(struct raft_driver *driver); /* Raft id, 0 = none known */
-/* Leads, or has heard its leader within an election time-out; who has no vote believes in one for ever otherwise. */
-bool raft_driver_hears_leader(struct raft_driver *driver);
 
 /* Shape and contents of an encoded configuration; also counts its voters and says whether id is one. */
 bool raft_driver_configuration_valid(struct slice configuration, uint64_t id, unsigned *voters, bool *is_voter);

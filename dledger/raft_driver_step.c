@@ -139,11 +139,12 @@ static void send_entries(struct raft_driver *driver, const struct raft_message *
             count = left;
         } else if (left > 0) {
             count = ledger_checked_run(driver->ledger, previous, left, PEER_RUN_MAX, &run, &size);
-            if (count == 0) { /* not retained, or damaged and to be repaired */
-                if ((int64_t)previous < driver->ledger->begin_index)
-                    driver->io.behind(driver->io.context, message->server_id);
+            if (count == 0 && (int64_t)previous < driver->ledger->begin_index) {
+                driver->io.behind(driver->io.context, message->server_id);
                 return;
             }
+            if (count == 0) /* the member still hears that we lead */
+                driver->io.damaged(driver->io.context, previous + 1);
         }
         out.count = count;
         out.body_size = (uint32_t)size;
@@ -151,7 +152,7 @@ static void send_entries(struct raft_driver *driver, const struct raft_message *
         out.append.previous_term = previous_term;
         driver->io.send(driver->io.context, message->server_id, &out, run, size);
         previous += count;
-        left -= count;
+        left = count == 0 ? 0 : left - count;
         if (left > 0)
             previous_term = raft_driver_term_of(driver, previous);
     } while (left > 0);

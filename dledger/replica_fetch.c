@@ -42,7 +42,7 @@ void replica_answer_fetch(struct replica *replica, uint64_t from, const struct p
 
     if (in->fetch.next_index == 0 || !replica->driver.started || replica->driver.failed)
         return;
-    if ((in->flags & PEER_FETCH_LEADERLESS) == 0 ? !raft_driver_leads(&replica->driver) : raft_driver_hears_leader(&replica->driver))
+    if ((in->flags & PEER_FETCH_LEADERLESS) == 0 ? !raft_driver_leads(&replica->driver) : raft_driver_leader(&replica->driver) != 0)
         return;
     if (raft_driver_leads(&replica->driver) && in->fetch.term > raft_current_term(&replica->driver.raft)) {
         /* It once stood for election in a later term than ours and will not follow us. A member that runs would say so in an answer to our entries,
@@ -70,6 +70,8 @@ void replica_answer_fetch(struct replica *replica, uint64_t from, const struct p
         out.fetch_result.previous_term = in->fetch.previous_term;
         if (previous < last)
             out.count = ledger_checked_run(&replica->ledger, previous, REPLICA_SUBMIT_MAX, PEER_RUN_MAX, &run, &size);
+        if (previous < last && out.count == 0)
+            replica_look_at_entry(replica, previous + 1);
         out.body_size = (uint32_t)size;
     }
     out.flags |= in->flags & PEER_FETCH_LEADERLESS;

@@ -195,6 +195,8 @@ bool replica_make_manifest(const struct replica *replica, struct replica_manifes
 void replica_serve_close(struct replica *replica);
 
 /* ---- replica_scrub.c ---- */
+/* An applied entry that another member needs cannot be sent: when it is damaged it is repaired first. */
+void replica_look_at_entry(struct replica *replica, raft_index index);
 void replica_scrub_tick(struct replica *replica, uint64_t now);
 
 /* ---- replica_repair.c ---- */

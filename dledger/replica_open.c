@@ -38,6 +38,11 @@ static void driver_behind(void *context, uint64_t to)
     replica_tell_behind(context, to);
 }
 
+static void driver_damaged(void *context, raft_index index)
+{
+    replica_look_at_entry(context, index);
+}
+
 static int64_t view_min_offset(void *context)
 {
     struct replica *replica = context;
@@ -118,7 +123,7 @@ int replica_open(struct replica *replica, struct env *env, const struct dledger_
 {
     struct ledger_recovery recovery = {0};
     struct raft_driver_options driver_options;
-    struct raft_driver_io driver_io = {replica, driver_send, driver_cut, driver_state_changed, driver_failed, driver_behind};
+    struct raft_driver_io driver_io = {replica, driver_send, driver_cut, driver_state_changed, driver_failed, driver_behind, driver_damaged};
     char path[512];
     int rv;
 

@@ -113,10 +113,8 @@ void replica_answer_repair(struct replica *replica, uint64_t from, const struct 
         out.count = ledger_checked_run(ledger, first - 1, (uint32_t)count_max, PEER_RUN_MAX, &run, &size);
         if (out.count > 0)
             out.flags = 0;
-        else if (first <= replica->applied && ledger_hole_of(ledger, first - 1) == NULL) {
-            ledger_verify(ledger, first - 1, first - 1, 1); /* a read that found damage */
-            replica_repair_start(replica);
-        }
+        else
+            replica_look_at_entry(replica, first);
     }
     out.body_size = out.count > 0 ? (uint32_t)size : 0;
     replica->io.send(replica->io.context, from, &out, out.count > 0 ? run : NULL, out.body_size);

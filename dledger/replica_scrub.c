@@ -198,13 +198,14 @@ void replica_scrubbed(struct replica *replica)
     rest(replica, (uint64_t)scrub->bytes * 1000000ull / replica->options.scrub_bytes_per_second + 1000);
 }
 
-void replica_note_damage(struct replica *replica, uint64_t position)
+void replica_look_at_entry(struct replica *replica, raft_index index)
 {
-    raft_index index;
-
-    if (replica_group_size(replica) == 1)
-        return; /* nobody to fetch it from */
-    index = replica_index_at(replica, position);
     if (index > 0 && index <= replica->applied && ledger_hole_of(&replica->ledger, index - 1) == NULL)
         find_damage(replica, index - 1);
+}
+
+void replica_note_damage(struct replica *replica, uint64_t position)
+{
+    if (replica_group_size(replica) > 1) /* else there is nobody to fetch it from */
+        replica_look_at_entry(replica, replica_index_at(replica, position));
 }

@@ -80,7 +80,7 @@ void replica_answer_manifest(struct replica *replica, uint64_t from, const struc
     struct buffer body;
 
     /* Committed entries are the same everywhere, but a leader has all that are. */
-    if ((in->flags & PEER_FETCH_LEADERLESS) == 0 ? !replica->accepting : replica->phase != REPLICA_RUNNING || raft_driver_hears_leader(&replica->driver))
+    if ((in->flags & PEER_FETCH_LEADERLESS) == 0 ? !replica->accepting : replica->phase != REPLICA_RUNNING || raft_driver_leader(&replica->driver) != 0)
         return;
     if (serve->job.out || (serve->to != 0 && serve->to != from && now < serve->used_us + REPLICA_SERVE_BUSY_US)) {
         out.flags = PEER_MANIFEST_BUSY;

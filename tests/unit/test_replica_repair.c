@@ -378,6 +378,50 @@ START_TEST(test_scrub)
 }
 END_TEST
 
+static bool nobody_helps;
+static int elections_of; /* member */
+static int elections;
+
+static bool count_elections(uint64_t from, uint64_t to, const struct peer_message *message)
+{
+    if (message->type == PEER_REPAIR && nobody_helps)
+        return false;
+    (void)to;
+    elections += (int)from == elections_of && message->type == PEER_REQUEST_VOTE;
+    return true;
+}
+
+/* A leader meets damage in what a follower needs next. It has it mended, and as long as nobody can help the follower still hears that it leads. */
+START_TEST(test_leader_damaged_where_a_follower_is)
+{
+    group_all_up();
+    struct group_node *leader = group_wait_leader(2000);
+    struct group_node *behind = group_other(leader, NULL);
+    for (int i = 0; i < MESSAGES / 2; i++)
+        group_must_send(leader, i);
+    group_steps(100);
+    group_kill(behind);
+    uint64_t from = leader->replica.ledger.end_position;
+    for (int i = MESSAGES / 2; i < MESSAGES; i++)
+        group_must_send(leader, i);
+    group_steps(1500);
+    for (uint64_t i = 10; i < 300; i++)
+        sim_env_corrupt(&leader->sim, segment_of(leader), from + i, 0x40);
+    nobody_helps = true;
+    elections_of = (int)behind->id;
+    elections = 0;
+    group.passes = count_elections;
+    group_up(behind);
+    group_steps(5000);
+    ck_assert_int_eq(elections, 0);
+    ck_assert_ptr_eq(group_leader(), leader);
+    ck_assert_uint_eq(raft_driver_leader(&behind->replica.driver), leader->id);
+    nobody_helps = false;
+    expect_whole();
+    ck_assert_ptr_eq(group_leader(), leader);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("replica_repair");
@@ -388,6 +432,7 @@ int main(void)
     tcase_add_loop_test(tcase, test_disjoint_on_all, 0, 12);
     tcase_add_loop_test(tcase, test_power_cut_before_repair, 0, 5);
     tcase_add_test(tcase, test_power_cut_of_one_that_must_vote);
+    tcase_add_test(tcase, test_leader_damaged_where_a_follower_is);
     tcase_add_loop_test(tcase, test_damage_while_waiting, 0, 6);
     tcase_add_loop_test(tcase, test_damage_before_the_hole, 0, 2);
     tcase_add_loop_test(tcase, test_stale_entries, 1, 4);
