@@ -88,7 +88,7 @@ static bool apply_one(struct replica *replica)
         raft_driver_apply_configuration(&replica->driver, index, body);
         break;
     case LEDGER_ENTRY_TRIM: {
-        int rv = replica_apply_trim(replica, index, body);
+        int rv = replica_apply_trim(replica, index, position, body);
         if (rv == ERROR_NO_SPACE) {
             replica->apply_stalled = true;
             replica->apply_retry_us = replica_now_us(replica) + REPLICA_APPLY_RETRY_MS * 1000ull;

@@ -125,8 +125,8 @@ bool replica_has_room(const struct replica *replica, uint64_t bytes, uint32_t en
 uint8_t *replica_reserve_for_trim(struct replica *replica, size_t body_size, int64_t *physical_offset, int *code);
 
 /* ---- replica_trim.c ---- */
-/* 0, ERROR_NO_SPACE: nothing was applied, ERROR_MALFORMED and others: final. */
-int replica_apply_trim(struct replica *replica, raft_index index, struct slice body);
+/* at: where the record stands. 0, ERROR_NO_SPACE: nothing was applied, ERROR_MALFORMED and others: final. */
+int replica_apply_trim(struct replica *replica, raft_index index, uint64_t at, struct slice body);
 /* The part of it that concerns queues alone; for one who makes them anew elsewhere. */
 int replica_trim_reached(struct message_store *store, struct slice body, uint64_t *position);
 /* The configuration that a trim record carries. */

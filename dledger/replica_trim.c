@@ -258,12 +258,13 @@ int replica_trim_reached(struct message_store *store, struct slice body, uint64_
     return rv;
 }
 
-int replica_apply_trim(struct replica *replica, raft_index index, struct slice body)
+int replica_apply_trim(struct replica *replica, raft_index index, uint64_t at, struct slice body)
 {
     uint64_t position = 0;
     int rv = replica_trim_reached(replica->store, body, &position);
 
-    if (rv == 0 && position % replica->ledger.data.file_size != 0)
+    /* Whoever says so stands behind it himself. */
+    if (rv == 0 && (position % replica->ledger.data.file_size != 0 || position > at))
         rv = ERROR_MALFORMED;
     if (rv != 0)
         return rv;

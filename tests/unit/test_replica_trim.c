@@ -202,6 +202,33 @@ START_TEST(rotten_snapshots)
 }
 END_TEST
 
+/* A record that lets go more than there was when it was written is none: whoever meets it stops, and the log stays. */
+START_TEST(a_record_that_deletes_itself)
+{
+    int64_t offset;
+    int code;
+    group_all_up();
+    struct group_node *leader = fill(0, FIRST);
+    uint64_t end = leader->replica.ledger.end_position;
+    uint8_t *room = replica_reserve_for_trim(&leader->replica, 28, &offset, &code);
+    ck_assert_ptr_nonnull(room);
+    memset(room, 0, 28);
+    store_u32(room, 1);
+    store_u64(room + 4, end - end % GROUP_SEGMENT + GROUP_SEGMENT);
+    replica_append(&leader->replica, LEDGER_ENTRY_TRIM, NULL);
+    for (int i = 1; i <= GROUP_NODES; i++)
+        group.nodes[i].may_fail = true;
+    group_steps(3000);
+    for (int i = 1; i <= GROUP_NODES; i++) {
+        const struct replica *replica = &group.nodes[i].replica;
+        ck_assert_uint_eq(replica->ledger.trim_position, 0);
+        ck_assert_uint_eq(mapped_file_queue_begin(&replica->ledger.data), 0);
+    }
+    ck_assert_int_eq(leader->replica.phase, REPLICA_FAILED);
+    ck_assert_ptr_nonnull(strstr(leader->replica.failure.message, "which says where the log begins"));
+}
+END_TEST
+
 enum { MANY = 1500 };
 
 static struct slice long_topic(int i)
@@ -283,6 +310,7 @@ int main(void)
     tcase_add_test(tcase, an_emptied_member_after_a_trim);
     tcase_add_test(tcase, a_lost_checkpoint);
     tcase_add_loop_test(tcase, rotten_snapshots, 0, 3);
+    tcase_add_test(tcase, a_record_that_deletes_itself);
     tcase_add_loop_test(tcase, many_emptied_queues, 0, 2);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
