@@ -17,6 +17,7 @@
 
 #define PIECE (1u << 20)
 #define FOLDER_MAX 600
+#define PROGRESS_US 5000000u /* between two lines in the log */
 
 struct restore {
     struct env *env;
@@ -26,6 +27,7 @@ struct restore {
     struct buffer text;      /* of the manifest */
     struct backup_manifest manifest;
     int64_t segments;
+    uint64_t told_us; /* when progress was logged last */
     struct error *error;
 };
 
@@ -158,6 +160,16 @@ static void segment_name(const struct restore *restore, int64_t place, char out[
     snprintf(out, 32, "data/%s", name);
 }
 
+static void tell_progress(struct restore *restore, int64_t segments)
+{
+    uint64_t now = env_monotonic_us(restore->env);
+    if (now < restore->told_us + PROGRESS_US)
+        return;
+    if (restore->told_us != 0)
+        LOG_INFO("the backup in %s is checked: %lld percent", restore->folder, (long long)((segments < restore->segments ? segments : restore->segments) * 100 / restore->segments));
+    restore->told_us = now;
+}
+
 /* The manifest names segments in order, then the two others: anything else is none of ours. */
 static int check_files(struct restore *restore)
 {
@@ -171,6 +183,7 @@ static int check_files(struct restore *restore)
     for (int64_t i = 0; rv == 0 && i < restore->segments + 2; i++) {
         struct backup_file file;
         bool segment = i < restore->segments;
+        tell_progress(restore, i);
         int64_t start = restore->manifest.first_position + i * restore->manifest.segment_size;
         if (segment)
             segment_name(restore, i, name);

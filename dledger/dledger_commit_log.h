@@ -176,6 +176,8 @@ int dledger_commit_log_backup_begin(struct dledger_commit_log *log, struct dledg
 int dledger_commit_log_backup_metadata(struct dledger_commit_log *log, uint64_t id, uint64_t offset, size_t size, struct slice *piece);
 /* The log was read up to there: what was not is not removed here for as long as the reads go on. */
 void dledger_commit_log_backup_has_read(struct dledger_commit_log *log, uint64_t id, uint64_t position);
+/* Nothing more of it will be read. */
+void dledger_commit_log_backup_give_up(struct dledger_commit_log *log, uint64_t id);
 /* Bytes of entries that were taken and are not submitted yet: in memory alone. */
 size_t dledger_commit_log_gathered(const struct dledger_commit_log *log);
 /* Leads and accepts appends. Cheap. */

@@ -112,8 +112,19 @@ void replica_backup_has_read(struct replica *replica, uint64_t id, uint64_t posi
     of->used_us = replica_now_us(replica);
     if (position > of->position)
         of->position = position;
-    if (of->position >= of->end_position)
+    if (of->position >= of->end_position) {
+        LOG_INFO("the backup was read up to its end, position %llu", (unsigned long long)of->end_position);
         end(of);
+    }
+}
+
+void replica_backup_give_up(struct replica *replica, uint64_t id)
+{
+    if (id == 0 || replica->backup.id != id)
+        return;
+    LOG_WARN("a backup was given up by who made it, at position %llu of %llu", (unsigned long long)replica->backup.position,
+             (unsigned long long)replica->backup.end_position);
+    end(&replica->backup);
 }
 
 bool replica_backup_holds(const struct replica *replica, uint64_t position)

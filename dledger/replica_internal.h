@@ -213,6 +213,7 @@ struct dledger_backup;
 int replica_backup_begin(struct replica *replica, struct dledger_backup *backup, struct error *error);
 int replica_backup_metadata(struct replica *replica, uint64_t id, uint64_t offset, size_t size, struct slice *piece);
 void replica_backup_has_read(struct replica *replica, uint64_t id, uint64_t position);
+void replica_backup_give_up(struct replica *replica, uint64_t id);
 /* Is there something before position that a backup has not read yet? */
 bool replica_backup_holds(const struct replica *replica, uint64_t position);
 void replica_backup_tick(struct replica *replica, uint64_t now);

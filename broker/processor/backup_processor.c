@@ -155,8 +155,14 @@ static void read_backup(struct broker *broker, struct request *request)
     int64_t id, position;
     int32_t size;
 
-    if (!may_read(broker, request) || !request_i64(broker, request, "backupId", &id) || !request_i64(broker, request, "position", &position) ||
-        !request_i32(broker, request, "size", &size))
+    if (!may_read(broker, request) || !request_i64(broker, request, "backupId", &id))
+        return;
+    if (remoting_ext(request->command, "giveUp").data != NULL) {
+        dledger_commit_log_backup_give_up(broker->log, (uint64_t)id);
+        reply_simple(broker, &request->reply_to, RESPONSE_SUCCESS, NULL);
+        return;
+    }
+    if (!request_i64(broker, request, "position", &position) || !request_i32(broker, request, "size", &size))
         return;
     if (position < 0 || size <= 0 || size > (int32_t)READ_BYTES_MAX) {
         reply_simple(broker, &request->reply_to, RESPONSE_SYSTEM_ERROR, "position or size is out of range: 1 to %u bytes", READ_BYTES_MAX);

@@ -272,6 +272,19 @@ static bool copy_all(struct copy *copy)
     return backup_check_entries(copy->admin, copy->folder, &copy->manifest) && finish(copy);
 }
 
+/* Else the broker would wait for more, and refuse another backup so long. Once: it may be gone itself. */
+static void tell_broker(struct copy *copy)
+{
+    char id[NUMBER_MAX];
+    snprintf(id, sizeof id, "%lld", (long long)copy->id);
+    const struct remoting_field fields[] = {{"backupId", id}, {"giveUp", "true"}, {NULL, NULL}};
+    struct remoting_response response;
+    struct error ignored;
+    if (copy->id != 0 && admin_connect(copy->admin) &&
+        remoting_client_invoke(copy->admin->client->remoting, copy->address, REQUEST_READ_BACKUP, fields, NO_BODY, copy->admin->timeout_ms, &response, &ignored) == 0)
+        remoting_response_close(&response);
+}
+
 /* All that it may have written. */
 static void remove_all(const struct copy *copy)
 {
@@ -322,6 +335,7 @@ static int backup_from(struct admin *admin, const char *address)
         printf("%lld entries, %lld bytes, all checked, are in %s.\n", (long long)(copy.manifest.last_index - copy.manifest.first_index + 1),
                (long long)(copy.manifest.end_position - copy.manifest.first_position), copy.folder);
     } else {
+        tell_broker(&copy);
         remove_all(&copy);
         status = ADMIN_FAILED;
     }

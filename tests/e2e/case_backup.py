@@ -19,6 +19,7 @@ from case_schedule import send as send_delayed
 from case_transaction import COMMIT, END, Half, end_fields, half_fields
 from cluster import BIN, Cluster, Load, check, sequence_of, wait_for
 from e2e import Skipped, case, rounds
+from members import Members
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TRIMMED = [f"mappedFileSizeCommitLog={SEGMENT}", f"logBytesMax={4 * SEGMENT}", "cleanResourceInterval=100", "mappedFileSizeConsumeQueue=2000"]
@@ -111,7 +112,8 @@ def backup_of_a_running_group_and_restore():
 
 # ---- a log whose beginning is deleted ----
 
-QUEUES = [("T", 0), ("T", 1), ("E", 0)]
+QUEUES = [("T", 0), ("T", 1), ("E", 0), ("S", 0)]
+HOUR_MS = 3600 * 1000
 
 
 def edges(cluster, node):
@@ -131,27 +133,40 @@ def nothing_more_goes(cluster):
 
 
 class Trimmed:
-    """What a group holds whose first messages are gone: T/0 in part, E/0 all; a position of a group in each; a delayed message and a half one for T/1."""
+    """What a group holds whose first messages are gone: T/0 in part, E/0 all, of S/0 those that expired by themselves; a position of a group in two; a delayed
+    message and a half one for T/1."""
 
-    def __init__(self, cluster):
+    def __init__(self, cluster, machine, files):
+        """files: those of what is gone are too."""
         cluster.create_topic("T", 2)
         cluster.create_topic("E", 1)
+        self.admin(cluster, "updateTopic", "-c", "DefaultCluster", "-t", "S", "-r", "1", "-w", "1", "-a", "+reserve.time=1")
+        self.admin(cluster, "updateSubGroup", "-c", "DefaultCluster", "-g", "g", "-r", "7")
         for i in range(5):
             check(cluster.send("E", 0, b"gone %d" % i).code == 0, "send")
         check(cluster.send("T", 1, b"gone too").code == 0, "send")
-        done = mqadmin(cluster, "updateSubGroup", "-c", "DefaultCluster", "-g", "g", "-r", "7")
-        check(done.returncode == 0, f"{done.stdout}{done.stderr}")
         commit_offset(cluster, 3, "E")
         self.end = fill(cluster, 7)
         commit_offset(cluster, self.end - 10)
         with remoting.Connection(cluster.broker(cluster.leader()), 10.0) as connection:
             self.half = Half(connection.request(remoting.SEND_V2, half_fields(1, "half"), b"half"))
             send_delayed(connection, b"late", 2, queue=1)
-        wait_trimmed(cluster, 2 * SEGMENT)
+        for i in range(3):
+            check(cluster.send("S", 0, b"short %d" % i).code == 0, "send")
+        machine.set(odd_machine.CLOCK_MS, 2 * HOUR_MS)
+        check(cluster.send("S", 0, b"shorter").code == 0, "send")
+        wait_for("S to expire", 30, lambda: offset_of(cluster, cluster.leader(), MIN_OFFSET, topic="S") == 3)
+        wait_trimmed(cluster, 2 * SEGMENT, files=False)
         nothing_more_goes(cluster)
-        wait_trimmed(cluster, 2 * SEGMENT)
+        wait_trimmed(cluster, 2 * SEGMENT, files)
         self.edges = edges(cluster, cluster.leader())
-        check(self.edges["E", 0] == (5, 5) and self.edges["T", 1] == (1, 1) and 0 < self.edges["T", 0][0] < self.end, f"{self.edges}")
+        check(self.edges["E", 0] == (5, 5) and self.edges["T", 1] == (1, 1) and self.edges["S", 0] == (3, 4) and 0 < self.edges["T", 0][0] < self.end,
+              f"{self.edges}")
+
+    @staticmethod
+    def admin(cluster, *arguments):
+        done = mqadmin(cluster, *arguments)
+        check(done.returncode == 0, lambda: f"{done.stdout}{done.stderr}")
 
     def check(self, fresh, machine):
         """All of it is in a restored group, which goes on from there."""
@@ -169,17 +184,24 @@ class Trimmed:
                 return sorted(record.body for record in remoting.read_queue(connection, "T", 1, 1))
             check(connection.request(END, end_fields(self.half, COMMIT)).code == 0, "the half message cannot be decided")
             wait_for("the decided message", 30, lambda: bodies() == [b"half"])
-            machine.set(odd_machine.CLOCK_MS, 2 * 3600 * 1000)
+            machine.set(odd_machine.CLOCK_MS, 26 * HOUR_MS)
             wait_for("the delayed message", 30, lambda: bodies() == [b"half", b"late"])
+        with Members(fresh.namesrv_addr) as members:
+            member = members.start("g", "T")
+
+            def places():
+                return sorted(message.offset for message in member.messages if message.queue == 0)
+            wait_for("the group to go on", 30, lambda: len(places()) >= 11)
+            check(places() == list(range(self.end - 10, self.end + 1)), lambda: f"the group, which stood at {self.end - 10}, got {places()}")
 
 
 @contextlib.contextmanager
-def trimmed_group(nodes, durability):
+def trimmed_group(nodes, durability, files):
     """The machine, what was in the group, and its backup; the group has ended, its folder is there yet."""
-    settings = [*TRIMMED, "messageDelayLevel=1s 1h", "transactionCheckInterval=3600000"]
+    settings = [*TRIMMED, "messageDelayLevel=1s 1d", "transactionCheckInterval=3600000"]
     with odd_machine.OddMachine() as machine, tempfile.TemporaryDirectory(prefix="ledgermq-backup-") as kept:
         with Cluster(nodes=nodes, durability=durability, settings=settings) as cluster:
-            was = Trimmed(cluster)
+            was = Trimmed(cluster, machine, files)
             folder = shutil.move(back_up(cluster), os.path.join(kept, "copy"))
         files = sorted(os.listdir(os.path.join(folder, "data")))
         check(int(files[0]) >= 2 * SEGMENT, f"the copy begins with {files[0]}")
@@ -192,7 +214,7 @@ def trimmed_group(nodes, durability):
 def backup_of_a_trimmed_log_into_three_nodes():
     """Queues, positions, groups, delayed and half messages of a group of three whose log begins behind 0; a new member of the restored group catches up in
     bulk, and retention goes on. Then the same copy makes a group of one, by force, which grows."""
-    with trimmed_group(3, "B") as (machine, was, folder, settings):
+    with trimmed_group(3, "B", files=True) as (machine, was, folder, settings):
         with restored(folder, "B", kind=Grown, settings=settings) as fresh:
             was.check(fresh, machine)
             new = fresh.add_node()
@@ -200,10 +222,11 @@ def backup_of_a_trimmed_log_into_three_nodes():
             check("the log is fetched from member" in fresh.output(new), "the new member got the log in another way")
             wait_for("the new member to be level", 30, fresh.all_applied)
             same_edges(fresh, edges(fresh, fresh.leader()))
+            begun = info(fresh, new)["raftTrimPosition"]
             end = fill(fresh, 3, start=was.end + 1)
-            wait_trimmed(fresh, 4 * SEGMENT)
+            wait_trimmed(fresh, int(begun) + 2 * SEGMENT, files=False)
             check_queue(fresh, new, end)
-        machine.set(odd_machine.CLOCK_MS, 0)
+        machine.set(odd_machine.CLOCK_MS, 2 * HOUR_MS)
         one = Grown(durability="B", settings=settings)
         one.start()
         one.stop()
@@ -223,7 +246,7 @@ def backup_of_a_trimmed_log_into_three_nodes():
 @case
 def backup_of_a_trimmed_log_of_one_node():
     """Class A, in which the newest entries need not be on the disk of the node that is copied."""
-    with trimmed_group(1, "A") as (machine, was, folder, settings):
+    with trimmed_group(1, "A", files=False) as (machine, was, folder, settings):
         with restored(folder, "A", nodes=1, settings=settings) as fresh:
             was.check(fresh, machine)
             now = edges(fresh, 0)
@@ -274,12 +297,14 @@ def backup_while_retention_deletes():
         low, first = offset_of(cluster, 0, MIN_OFFSET), int(info(cluster, 0)["raftTrimPosition"])
         folder = os.path.join(cluster.folder, "copy")
         backup = SlowBackup(cluster, folder)
-        backup.begin(10 ** 6, "checkpoint")
+        backup.begin(12000, "checkpoint")  # two syncs before the log is read, each well within the time after which a backup is given up
         fill(cluster, 3, start=end)
         wait_for("more to be deleted", 30, lambda: int(info(cluster, 0)["raftTrimPosition"]) >= first + 2 * SEGMENT)
         # Files go one a second, when two snapshots and the queues have been saved since, which is in the third second.
         wait_for("saves", 30, lambda begun=time.monotonic(): time.monotonic() > begun + 5)
-        check(first_file(cluster, 0) <= first and offset_of(cluster, 0, MIN_OFFSET) > low, "files go, or minimums stay")
+        gone = first_file(cluster, 0) > first
+        check(not gone or os.path.exists(os.path.join(folder, f"data/{first:020}")), "a file went that was not read yet")
+        check(offset_of(cluster, 0, MIN_OFFSET) > low, "minimums stay")
         code, said = backup.end()
         check(code == 0, said)
         wait_trimmed(cluster, first + 2 * SEGMENT)
@@ -290,7 +315,7 @@ def backup_while_retention_deletes():
         end = offset_of(cluster, 0, remoting.MAX_OFFSET)
         shutil.rmtree(folder)
         first = first_file(cluster, 0)
-        backup.begin(1000, f"data/{first:020}")
+        backup.begin(1500, f"data/{first:020}")
         backup.process.send_signal(signal.SIGSTOP)
         cluster.kill(0)
         cluster.restart(0)

@@ -131,6 +131,11 @@ void dledger_commit_log_backup_has_read(struct dledger_commit_log *log, uint64_t
     replica_backup_has_read(&machine_of(log)->replica, id, position);
 }
 
+void dledger_commit_log_backup_give_up(struct dledger_commit_log *log, uint64_t id)
+{
+    replica_backup_give_up(&machine_of(log)->replica, id);
+}
+
 size_t dledger_commit_log_gathered(const struct dledger_commit_log *log)
 {
     return machine_of(log)->replica.gather.size;
