@@ -460,6 +460,29 @@ def a_restored_backup_of_version_1():
         check(int(fresh.send("T", 0, b"new").ext["queueOffset"]) == 20, "offsets do not go on")
 
 
+@case
+def a_restored_backup_of_a_gibibyte():
+    """How long it takes (32 MiB but for --full)."""
+    mebibytes = rounds(32, 32, 1024)
+    settings = [f"mappedFileSizeCommitLog={rounds(8, 8, 128) * SEGMENT}"]
+    with Cluster(nodes=1, durability="A", settings=settings) as cluster:
+        cluster.create_topic("T", 1)
+        end = fill(cluster, mebibytes)
+        began = time.monotonic()
+        folder = back_up(cluster)
+        copied = time.monotonic() - began
+        fresh = restored(folder, "A", nodes=1, settings=settings)
+        began = time.monotonic()
+        with fresh:
+            wait_for("its last message", 30, lambda: offset_of(fresh, fresh.leader(), remoting.MAX_OFFSET) == end)
+            started = time.monotonic() - began
+            with remoting.Connection(fresh.broker(0), 10.0) as connection:
+                for place in (0, end // 2, end - 1):
+                    answer = connection.request(remoting.PULL, remoting.pull_fields("T", 0, place, count=1))
+                    check(answer.code == 0 and next(remoting.records(answer.body)).body.startswith(b"%08d" % place), f"message {place}: {answer}")
+    return f"{mebibytes} MiB: copied and checked in {copied:.1f} s, restored and started in {started:.1f} s"
+
+
 # ---- the judges' checker ----
 
 def judged(settings, size, seconds):
