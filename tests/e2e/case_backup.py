@@ -14,7 +14,7 @@ import remoting
 from case_disk import SmallDisk
 from case_membership import Grown
 from case_new_group import force
-from case_retention import MIN_OFFSET, SEGMENT, UPDATE_OFFSET, check_queue, fill, first_file, info, offset_of, wait_trimmed
+from case_retention import MIN_OFFSET, SEGMENT, UPDATE_OFFSET, check_queue, configure, fill, first_file, info, offset_of, wait_trimmed
 from case_schedule import send as send_delayed
 from case_transaction import COMMIT, END, Half, end_fields, half_fields
 from cluster import BIN, Cluster, Load, check, sequence_of, wait_for
@@ -120,10 +120,10 @@ def edges(cluster, node):
     return {where: tuple(offset_of(cluster, node, code, where[1], where[0]) for code in (MIN_OFFSET, remoting.MAX_OFFSET)) for where in QUEUES}
 
 
-def same_edges(cluster, wanted):
-    """On every node."""
+def same_edges(cluster, wanted=None):
+    """On every node; as the leader's when nothing else is said."""
     for node in range(cluster.nodes):
-        wait_for(f"the queues of n{node}", 30, lambda node=node: edges(cluster, node) == wanted)
+        wait_for(f"the queues of n{node}", 30, lambda node=node: edges(cluster, node) == (wanted or edges(cluster, cluster.leader())))
 
 
 def nothing_more_goes(cluster):
@@ -186,6 +186,7 @@ class Trimmed:
             wait_for("the decided message", 30, lambda: bodies() == [b"half"])
             machine.set(odd_machine.CLOCK_MS, 26 * HOUR_MS)
             wait_for("the delayed message", 30, lambda: bodies() == [b"half", b"late"])
+        wait_for("the rest of S to expire", 30, lambda: offset_of(fresh, leader, MIN_OFFSET, topic="S") == 4)
         with Members(fresh.namesrv_addr) as members:
             member = members.start("g", "T")
 
@@ -193,6 +194,11 @@ class Trimmed:
                 return sorted(message.offset for message in member.messages if message.queue == 0)
             wait_for("the group to go on", 30, lambda: len(places()) >= 11)
             check(places() == list(range(self.end - 10, self.end + 1)), lambda: f"the group, which stood at {self.end - 10}, got {places()}")
+
+
+def without_limit(settings):
+    """For a restored group: what it holds is looked at before more of it goes."""
+    return [setting for setting in settings if not setting.startswith("logBytesMax")]
 
 
 @contextlib.contextmanager
@@ -207,7 +213,7 @@ def trimmed_group(nodes, durability, files):
         check(int(files[0]) >= 2 * SEGMENT, f"the copy begins with {files[0]}")
         done = check_backup(folder)
         check(done.returncode == 0 and "is whole" in done.stdout, f"{done.stdout}{done.stderr}")
-        yield machine, was, folder, settings
+        yield machine, was, folder, without_limit(settings)
 
 
 @case
@@ -221,10 +227,11 @@ def backup_of_a_trimmed_log_into_three_nodes():
             fresh.add(new)
             check("the log is fetched from member" in fresh.output(new), "the new member got the log in another way")
             wait_for("the new member to be level", 30, fresh.all_applied)
-            same_edges(fresh, edges(fresh, fresh.leader()))
+            same_edges(fresh)
             begun = info(fresh, new)["raftTrimPosition"]
-            end = fill(fresh, 3, start=was.end + 1)
-            wait_trimmed(fresh, int(begun) + 2 * SEGMENT, files=False)
+            end = fill(fresh, 2, start=was.end + 1)
+            configure(fresh, f"logBytesMax={4 * SEGMENT}")
+            wait_trimmed(fresh, int(begun) + SEGMENT, files=False)
             check_queue(fresh, new, end)
         machine.set(odd_machine.CLOCK_MS, 2 * HOUR_MS)
         one = Grown(durability="B", settings=settings)
@@ -240,7 +247,7 @@ def backup_of_a_trimmed_log_into_three_nodes():
             one.add(new)
             check("the log is fetched from member" in one.output(new), "the new member got the log in another way")
             wait_for("the new member to be level", 30, one.all_applied)
-            same_edges(one, edges(one, one.leader()))
+            same_edges(one)
 
 
 @case
@@ -485,7 +492,7 @@ def a_restored_backup_of_a_gibibyte():
 
 # ---- the judges' checker ----
 
-def judged(settings, size, seconds):
+def judged(settings, size, seconds, pause=0.0):
     """The judges' checker reads a restored group: what its generator had acknowledged before the backup began, and what is still in the log, is there, where it
     was said to be. Another load goes on over the backup. The checker is not blind: the group holds a message more at its end, which it must find."""
     with Cluster(durability="B", settings=settings) as cluster:
@@ -497,14 +504,16 @@ def judged(settings, size, seconds):
         def run(*arguments):
             return subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=(60 + seconds) * remoting.PATIENCE)
         cluster.create_topic("Beside", 2)
-        load = Load(cluster, "Beside", 2, size=size)
+        load = Load(cluster, "Beside", 2, size=size, pause=pause)
         load.start()
         said = run("failover", "--namesrv", cluster.namesrv_addr, "--brokers", ",".join(cluster.broker(i) for i in range(3)), "--topic", "Judged",
                    "--queues", 4, "--window", 16, "--duration", seconds, "--acks", acks)
         check(said.returncode == 0, f"mqload failover: {said.stdout}{said.stderr}")
+        if settings:
+            wait_for("the first messages to be deleted", 60, lambda: sum(offset_of(cluster, cluster.leader(), MIN_OFFSET, queue, "Judged") for queue in range(4)))
         folder = back_up(cluster)
         load.stop()
-        with restored(folder, "B", settings=settings) as fresh:
+        with restored(folder, "B", settings=without_limit(settings)) as fresh:
             leader = fresh.leader(30)
             low = [offset_of(fresh, leader, MIN_OFFSET, queue, "Judged") for queue in range(4)]
             with open(acks, encoding="ascii") as file:
@@ -530,7 +539,7 @@ def a_restored_backup_is_what_was_acknowledged():
 
 @case
 def a_restored_trimmed_backup_is_what_was_acknowledged():
-    """The same while retention deletes: what is still in the log is what counts."""
-    sent, kept, note = judged([f"mappedFileSizeCommitLog={SEGMENT}", f"logBytesMax={3 * SEGMENT}", "cleanResourceInterval=100"], 4000, rounds(2, 2, 60))
+    """The same while retention deletes: what is still in the log is what counts. The load is held back so that some of it is left."""
+    sent, kept, note = judged([f"mappedFileSizeCommitLog={SEGMENT}", f"logBytesMax={6 * SEGMENT}", "cleanResourceInterval=100"], 4000, rounds(2, 2, 60), pause=0.0005)
     check(0 < kept < sent, f"{kept} of {sent} messages are still in the log: all, or none")
     return f"of {sent} messages {kept} are left; {note}"
