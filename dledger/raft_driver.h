@@ -28,7 +28,7 @@ enum raft_guard {
     GUARD_SAME_TERM = 13,       /* AppendEntries of our own term while leading are dropped */
     GUARD_STUCK_FOLLOWER = 14,  /* a follower that lost what it had acknowledged gets another leader */
     GUARD_CONFLICT_HINT = 15,   /* a rejection points at our commit index */
-    GUARD_NON_VOTER = 16,       /* F16: who has no vote in its own newest configuration answers requests for votes all the same */
+    GUARD_NON_VOTER = 16,       /* F16: who has no vote in its own newest configuration answers requests for votes all the same, and stands until that is committed */
     GUARDS
     /* G11 is how submits are made: a configuration is never gathered. G12 is what peers cannot say: there is no message that installs a snapshot. */
 };

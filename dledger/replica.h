@@ -161,7 +161,7 @@ struct replica {
     struct dledger_member self_listed;
     raft_index seen_committed, seen_uncommitted; /* configurations that members were made from */
     raft_index found_index;                      /* newest configuration that the start found in the log, committed or not */
-    raft_index group_index;                      /* newest configuration that a running member told us of, while we have no log of our own */
+    raft_index group_index;                      /* newest configuration that a running member told us of, while we have no log of our own or are mute */
     uint64_t group_generation;                   /* ... and the generation of that member */
     bool not_added;                              /* ... and we do not stand in it */
     bool half_filled;                            /* our log ends before the configuration that we stand in */

@@ -19,14 +19,14 @@ void replica_send_fetch(struct replica *replica)
     uint64_t only = replica_leaderless(replica);
     if (only == replica->id)
         return; /* it starts with what it has */
-    if (only != 0) {
-        message.flags = PEER_FETCH_LEADERLESS;
-        replica->io.send(replica->io.context, only, &message, NULL, 0);
-        return;
-    }
     for (int i = 0; i < replica->member_count; i++) {
         if (replica->peers[i].connected && replica->peers[i].hello.started)
             replica->io.send(replica->io.context, (uint64_t)i + 1, &message, NULL, 0);
+    }
+    /* Besides: who votes may be another matter than our log says, and then somebody leads. */
+    if (only != 0) {
+        message.flags = PEER_FETCH_LEADERLESS;
+        replica->io.send(replica->io.context, only, &message, NULL, 0);
     }
 }
 

@@ -350,10 +350,11 @@ void replica_hear_configuration(struct replica *replica, const struct peer_hello
     if (hello->configuration_index <= (stranger ? replica->group_index : known) || !decode(slice_of(hello->configuration, hello->configuration_size), &configuration))
         return;
     bool member = stands_in(&configuration, replica->options.self_id);
-    if (stranger) {
+    /* Who is mute catches up, and until then its own log may name others who vote than the group does. */
+    if (stranger || (member && replica->phase == REPLICA_MUTE)) {
         replica->group_index = hello->configuration_index;
         replica->group_generation = generation;
-        if (replica->not_added == member || !member)
+        if (stranger && (replica->not_added == member || !member))
             LOG_INFO("%s tells of group %s: %s", hello->self_id, replica->options.group, member ? "this node is a member" : "this node is none yet");
         replica->not_added = !member;
         if (member)

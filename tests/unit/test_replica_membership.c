@@ -490,6 +490,65 @@ START_TEST(test_fills_up_to_what_it_was_told)
 }
 END_TEST
 
+/* Back without its vote file and its checkpoint: nothing tells what else it lost. */
+static void up_without_memory(struct group_node *node)
+{
+    ck_assert_int_eq(node->sim.env.ops->unlink(&node->sim.env, group_file(node, "vote")), 0);
+    ck_assert_int_eq(node->sim.env.ops->unlink(&node->sim.env, group_file(node, "checkpoint")), 0);
+    group_up(node);
+    ck_assert_int_eq(node->replica.phase, REPLICA_MUTE);
+}
+
+/* Its log says that one member has no vote, and meanwhile that one got it. As its log has it too few run to elect a leader; but there is one, and it need not be
+ * asked for what it would give if there were none. */
+START_TEST(test_mute_with_voters_of_yesterday)
+{
+    struct group_node *leader, *mute, *third;
+
+    group_all_up();
+    leader = group_wait_leader(3000);
+    mute = group_other(leader, NULL);
+    third = group_other(leader, mute);
+    group_must_send(leader, 0);
+    must_change(leader, DLEDGER_MEMBER_DEMOTE, third);
+    group_steps(100);
+    group_kill(mute);
+    must_change(leader, DLEDGER_MEMBER_PROMOTE, third);
+    group_must_send(leader, 1);
+    up_without_memory(mute);
+    ck_assert(mute->replica.members[third->id - 1].voter);
+    ck_assert_uint_eq(replica_leaderless(&mute->replica), 0);
+    fills_up(mute);
+}
+END_TEST
+
+/* ... and it is a change that was never committed, so that no hello tells of a newer one. */
+START_TEST(test_mute_with_a_change_that_was_cut)
+{
+    struct group_node *mute, *leader, *third;
+    int rv = ERROR_BUSY;
+
+    group_all_up();
+    mute = group_wait_leader(3000);
+    third = group_other(mute, NULL);
+    for (int i = 0; i < 200 && rv == ERROR_BUSY; i++) {
+        group_must_send(mute, i);
+        mute->cut = true;
+        rv = begin_change(mute, DLEDGER_MEMBER_DEMOTE, third);
+        mute->cut = rv == 0;
+    }
+    ck_assert_int_eq(rv, 0);
+    group_steps(20); /* on its disk */
+    group_kill(mute);
+    mute->cut = false;
+    leader = group_wait_leader(3000);
+    group_must_send(leader, 300);
+    up_without_memory(mute);
+    fills_up(mute);
+    ck_assert(mute->replica.members[third->id - 1].voter);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("replica_membership");
@@ -504,6 +563,8 @@ int main(void)
     tcase_add_test(tcase, test_a_late_word_removes_nobody);
     tcase_add_test(tcase, test_a_late_word_after_a_restart);
     tcase_add_test(tcase, test_fills_up_to_what_it_was_told);
+    tcase_add_test(tcase, test_mute_with_voters_of_yesterday);
+    tcase_add_test(tcase, test_mute_with_a_change_that_was_cut);
     tcase_add_loop_test(tcase, test_kill_at_each_step_of_a_change, 0, 4);
     tcase_add_loop_test(tcase, test_chance_of_changes_loses_nothing, 0, 10);
     suite_add_tcase(suite, tcase);
