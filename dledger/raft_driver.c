@@ -243,11 +243,9 @@ void raft_driver_tick(struct raft_driver *driver)
     if (!driver->started || driver->failed)
         return;
     /* Who may not stand for election never stops believing in its leader, and refuses its vote to all others for ever. */
-    if (raft_state(raft) == RAFT_FOLLOWER && raft_role(raft) != RAFT_VOTER && raft->follower_state.current_leader.id != 0 &&
-        now >= driver->heard_ms + driver->options.election_timeout_ms && raft_driver_guarded(driver, GUARD_NON_VOTER)) {
-        raft->follower_state.current_leader.id = 0;
-        driver->io.state_changed(driver->io.context);
-    }
+    if (raft_state(raft) == RAFT_FOLLOWER && !raft_driver_may_stand(driver) && raft->follower_state.current_leader.id != 0 &&
+        now >= driver->heard_ms + driver->options.election_timeout_ms && raft_driver_guarded(driver, GUARD_NON_VOTER))
+        raft_driver_forget_leader(driver);
     if (driver->look_due_ms != 0 && now >= driver->look_due_ms)
         raft_driver_look_for_majority(driver);
     if (now < driver->timeout_ms)
@@ -278,7 +276,7 @@ void raft_driver_tick(struct raft_driver *driver)
             return;
         }
     }
-    raft_driver_step(driver, &event);
+    raft_driver_step_timeout(driver, &event);
     if (driver->timeout_ms < now + 5)
         driver->timeout_ms = now + 5; /* never spin on a timer that is always due */
 }
@@ -312,7 +310,7 @@ void raft_driver_hurry(struct raft_driver *driver, uint32_t delay_ms)
     raft_time now = raft_driver_now(driver);
     unsigned timeout;
 
-    if (!driver->started || driver->failed || raft_state(raft) == RAFT_LEADER || raft_role(raft) != RAFT_VOTER)
+    if (!driver->started || driver->failed || raft_state(raft) == RAFT_LEADER || !raft_driver_may_stand(driver))
         return;
     /* An election under way gets the time that slow disks need, unless it is lost: ours, and that of somebody else. */
     if (raft_driver_stands(driver) && delay_ms < RAFT_DRIVER_VOTE_PATIENCE_MS && !raft_driver_vote_refused(driver))

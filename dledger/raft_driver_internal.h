@@ -1,5 +1,6 @@
 /* What the parts of the driver share: raft_driver.c (life, events), raft_driver_step.c (the step and carrying its update out),
- * raft_driver_receive.c (messages and their guards), raft_driver_contact.c (who follows) and raft_driver_configuration.c.
+ * raft_driver_receive.c (messages and their guards), raft_driver_candidate.c (votes of those who lose theirs), raft_driver_contact.c (who follows) and
+ * raft_driver_configuration.c.
  */
 #ifndef LEDGERMQ_DLEDGER_RAFT_DRIVER_INTERNAL_H
 #define LEDGERMQ_DLEDGER_RAFT_DRIVER_INTERNAL_H
@@ -46,10 +47,20 @@ struct raft_entry *raft_driver_describe(struct raft_driver *driver, const uint8_
 void raft_driver_send_empty(struct raft_driver *driver, uint64_t to, raft_index previous, raft_index commit);
 /* Whose log is newer, as votes see it: ours > 0, that of the member that asks for our vote < 0. */
 int raft_driver_compare_log(const struct raft_driver *driver, const struct peer_message *request);
+/* As follower: we believe in no leader any more. */
+void raft_driver_forget_leader(struct raft_driver *driver);
 /* Whether there is room for the barrier that a winner appends. */
 bool raft_driver_barrier_fits(struct raft_driver *driver);
 bool raft_driver_configuration_at(struct raft_driver *driver, raft_index index, struct raft_buffer *buffer);
 unsigned raft_driver_voters(const struct raft *raft);
+
+/* ---- raft_driver_candidate.c ---- */
+/* As follower or candidate: this member may stand for election. */
+bool raft_driver_may_stand(struct raft_driver *driver);
+/* Runs the election timer. */
+void raft_driver_step_timeout(struct raft_driver *driver, struct raft_event *event);
+void raft_driver_step_vote_request(struct raft_driver *driver, struct raft_event *event);
+void raft_driver_step_vote_result(struct raft_driver *driver, struct raft_message *message);
 
 /* ---- raft_driver_contact.c ---- */
 /* We begin or cease to lead. */

@@ -8,6 +8,8 @@
 
 #include "store/log_sink.h"
 
+#define UNSEATED_MS 2u
+
 static int step_message(struct raft_driver *driver, struct raft_message *message)
 {
     struct raft_event event = {.type = RAFT_RECEIVE};
@@ -174,28 +176,11 @@ static void receive_append_result(struct raft_driver *driver, struct raft_messag
     if (result->last_log_index > raft_last_index(&driver->raft) && result->rejected == 0 &&
         result->term == raft_current_term(&driver->raft))
         return; /* cannot have stored what we never sent */
+    bool led = raft_driver_leads(driver);
     step_message(driver, message);
-}
-
-/* What a member knows of the group may be older than what the candidate knows: its vote may be the one that is needed (thesis, 4.1), and a core that refuses
- * it can leave a group of two without a leader for good. Whoever runs has its vote on its disk. */
-static void answer_vote_request(struct raft_driver *driver, struct raft_message *message)
-{
-    struct raft_configuration *configuration = &driver->raft.configuration;
-    struct raft_server *self = NULL;
-
-    for (unsigned i = 0; i < configuration->n; i++) {
-        if (configuration->servers[i].id == driver->options.id && configuration->servers[i].role != RAFT_VOTER)
-            self = &configuration->servers[i];
-    }
-    if (self == NULL || !raft_driver_guarded(driver, GUARD_NON_VOTER)) {
-        step_message(driver, message);
-        return;
-    }
-    int role = self->role;
-    self->role = RAFT_VOTER;
-    step_message(driver, message);
-    self->role = role; /* no request for a vote changes the configuration */
+    /* Somebody stood for election and lost, and is in a later term. The others may believe in us for up to two time-outs more and elect nobody else. */
+    if (led && raft_state(&driver->raft) == RAFT_FOLLOWER)
+        raft_driver_hurry(driver, UNSEATED_MS);
 }
 
 int raft_driver_compare_log(const struct raft_driver *driver, const struct peer_message *request)
@@ -208,14 +193,28 @@ int raft_driver_compare_log(const struct raft_driver *driver, const struct peer_
     return (last > request->vote.last_index) - (last < request->vote.last_index);
 }
 
+void raft_driver_forget_leader(struct raft_driver *driver)
+{
+    driver->raft.follower_state.current_leader.id = 0;
+    driver->io.state_changed(driver->io.context);
+}
+
 static void step_vote_request(struct raft_driver *driver, struct raft_message *message, const struct peer_message *in)
 {
     struct raft *raft = &driver->raft;
     raft_term term = raft_current_term(raft);
     raft_id voted_for = raft_voted_for(raft);
     raft_time now = raft_driver_now(driver);
+    struct raft_event event = {.type = RAFT_RECEIVE};
 
-    answer_vote_request(driver, message);
+    event.receive.message = message;
+    /* Who has our vote in this term leads now, or soon, and we have not heard of it yet: with our promise another one could begin a round that unseats it. */
+    if (message->request_vote.pre_vote && voted_for != 0 && voted_for == driver->patient_with && voted_for != message->server_id && now < driver->patient_ms)
+        return;
+    /* Who asks for votes in a term after the one in which it led leads no more. */
+    if (raft_state(raft) == RAFT_FOLLOWER && raft->follower_state.current_leader.id == message->server_id && message->request_vote.term > term)
+        raft_driver_forget_leader(driver);
+    raft_driver_step_vote_request(driver, &event);
     if (driver->failed || raft_state(raft) == RAFT_LEADER)
         return;
     bool granted = raft_voted_for(raft) == message->server_id && (raft_current_term(raft) != term || voted_for != message->server_id);
@@ -326,8 +325,10 @@ void raft_driver_receive(struct raft_driver *driver, uint64_t from, const struct
             return;
         if (!pre_vote && !granted && in->vote_result.term == raft_current_term(raft))
             driver->refused_term = in->vote_result.term;
-        if (pre_vote && granted && raft_driver_now(driver) < driver->give_way_ms)
+        if (pre_vote && granted && raft_driver_now(driver) < driver->give_way_ms) {
+            raft_driver_hurry(driver, (uint32_t)(driver->give_way_ms - raft_driver_now(driver))); /* should it not stand */
             return;
+        }
         if (!known_server(raft, from) || (pre_vote && granted && in->vote_result.term != raft_current_term(raft) + 1)) /* a late one is for another term */
             return;
         message.type = RAFT_REQUEST_VOTE_RESULT;
@@ -339,7 +340,7 @@ void raft_driver_receive(struct raft_driver *driver, uint64_t from, const struct
             .features = (unsigned short)in->vote_result.features,
             .capacity = (unsigned short)in->vote_result.capacity,
         };
-        step_message(driver, &message);
+        raft_driver_step_vote_result(driver, &message);
         return;
     }
     case PEER_TIMEOUT_NOW:

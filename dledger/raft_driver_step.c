@@ -282,6 +282,8 @@ int raft_driver_step(struct raft_driver *driver, struct raft_event *event)
     }
     if ((update.flags & (RAFT_UPDATE_STATE)) != 0) {
         memset(driver->stale_since, 0, sizeof driver->stale_since);
+        if (raft_driver_leads(driver))
+            driver->patient_ms = 0;
         raft_driver_forget_contacts(driver);
     }
     if ((update.flags & (RAFT_UPDATE_STATE | RAFT_UPDATE_CURRENT_TERM)) != 0)

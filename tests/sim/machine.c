@@ -60,6 +60,11 @@ static void io_send(void *context, uint64_t to, struct peer_message *message, co
     if (machine->disk.dead)
         return;
     copy.body_size = (uint32_t)size;
+    if (message->type == PEER_REQUEST_VOTE || message->type == PEER_REQUEST_VOTE_RESULT)
+        TRACE(3, machine->id, "%s n%llu: %s%s, term %llu", message->type == PEER_REQUEST_VOTE ? "asks for a vote" : "answers",
+              (unsigned long long)to - 1, (message->flags & PEER_VOTE_PRE) != 0 ? "pre-vote" : "vote",
+              message->type == PEER_REQUEST_VOTE ? "" : (message->flags & PEER_VOTE_GRANTED) != 0 ? " granted" : " refused",
+              (unsigned long long)message->vote.term);
     checker_sending(machine, to, &copy);
     network_send(machine, to, &copy, run, (uint32_t)size);
 }

@@ -231,6 +231,35 @@ START_TEST(e7_a_leader_that_is_cut_off)
 }
 END_TEST
 
+/* The one whose log is the longest loses the first round, to one that the third voted for, and tries again at once, while the news of the winner is on its way.
+ * That unseats the winner at most for as long as another round takes: nobody waits for a time-out. */
+START_TEST(test_a_candidate_that_comes_too_late)
+{
+    struct group_send send = {0};
+    struct group_node *ahead = start_group();
+    struct group_node *first = group_other(ahead, NULL);
+    int without = 0;
+
+    ahead->cut = true;
+    ck_assert_int_eq(group_send(ahead, &send, 5), 0);
+    group_steps(20); /* on its disk */
+    for (int i = 1; i <= GROUP_NODES; i++)
+        group_kill(&group.nodes[i]);
+    ahead->cut = false;
+    chance_state = (uint64_t)_i + 1;
+    group.latency_us = some_ms;
+    group_all_up();
+    group_steps(TIMEOUT); /* no timer of theirs runs before that */
+    raft_driver_hurry(&first->replica.driver, 1);
+    for (int i = 0; i < 4 * TIMEOUT; i++) {
+        group_step();
+        without += group_leader() == NULL;
+    }
+    ck_assert_int_gt(without, 0);
+    ck_assert_int_lt(without, TIMEOUT - 50);
+}
+END_TEST
+
 static uint64_t late_to;
 
 static uint64_t late_answers(uint64_t from, uint64_t to)
@@ -368,6 +397,7 @@ int main(void)
     tcase_add_test(tcase, e3_a_healed_follower_unseats_nobody);
     tcase_add_test(tcase, e5_an_isolated_follower_with_a_later_term);
     tcase_add_test(tcase, e6_a_candidate_with_a_shorter_log);
+    tcase_add_loop_test(tcase, test_a_candidate_that_comes_too_late, 0, 100);
     tcase_add_loop_test(tcase, e7_a_leader_that_is_cut_off, 0, 28);
     tcase_add_loop_test(tcase, e7_answers_that_come_late, 0, 12);
     tcase_add_test(tcase, e7_a_leader_that_has_handed_over);

@@ -148,6 +148,49 @@ START_TEST(test_votes_before_it_knows)
 }
 END_TEST
 
+/* The leader has lost the change with which it took a member's vote, and more: that member has the longest log, so it must lead until the others have what it
+ * has. It needs the votes of those who keep theirs; its own does not count. */
+START_TEST(test_the_longest_log_loses_its_vote)
+{
+    struct group_node *leader, *b, *c;
+
+    group_all_up();
+    leader = group_wait_leader(3000);
+    b = group_other(leader, NULL);
+    c = group_other(leader, b);
+    group_must_send(leader, 0);
+    if (_i == 0)
+        must_change(leader, DLEDGER_MEMBER_DEMOTE, c);
+    group_steps(100);
+    leader->no_sync = true;
+    group.passes = without_entries;
+    deaf = _i == 0 ? 0 : c->id;
+    ck_assert_int_eq(begin_change(leader, DLEDGER_MEMBER_DEMOTE, b), 0);
+    group_steps(20); /* on the disk of b, and of c where that has no vote */
+    ck_assert(!b->replica.members[b->id - 1].voter);
+    group_power_cut(leader);
+    group.passes = NULL;
+    if (_i == 1) { /* of those who keep theirs both are needed */
+        group_steps(3000);
+        ck_assert_ptr_null(group_leader());
+        ck_assert(!raft_driver_leads(&b->replica.driver));
+    }
+    group_up(leader);
+    leader = group_wait_leader(3000);
+    group_must_send(leader, 1);
+    group_steps(1000);
+    leader = group_wait_leader(3000);
+    group_must_send(leader, 2);
+    group_steps(100);
+    if (_i == 0)
+        ck_assert(!b->replica.members[b->id - 1].voter && leader != b); /* the change has committed */
+    for (int i = 1; i <= GROUP_NODES; i++) {
+        ck_assert_int_eq(group.nodes[i].replica.members[b->id - 1].voter, b->replica.members[b->id - 1].voter);
+        ck_assert_int_eq(group_messages(&group.nodes[i]), 3);
+    }
+}
+END_TEST
+
 /* L13: a leader whose log was all committed when it was elected has no entry of its own term. Asked for a change at once it refuses, appends a barrier, and
  * makes the change when that has committed, not before: two leaders' changes could else each have a majority that does not meet the other's. */
 START_TEST(test_barrier_before_a_change)
@@ -559,6 +602,7 @@ int main(void)
     tcase_add_test(tcase, test_votes_go_and_come);
     tcase_add_test(tcase, test_refusals);
     tcase_add_test(tcase, test_votes_before_it_knows);
+    tcase_add_loop_test(tcase, test_the_longest_log_loses_its_vote, 0, 2);
     tcase_add_test(tcase, test_barrier_before_a_change);
     tcase_add_test(tcase, test_a_late_word_removes_nobody);
     tcase_add_test(tcase, test_a_late_word_after_a_restart);
