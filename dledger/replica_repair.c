@@ -136,6 +136,7 @@ static void resolve_conflict(struct replica *replica, struct ledger_hole *hole)
         LOG_WARN("%s: entries from %llu on are none of the group's any more, and are cut", where, (unsigned long long)first);
         replica->checkpoint.forgot = true;
         replica->started_unclean = true;
+        replica_save_forgot(replica); /* a start that finds the shorter log must not take it for all that was acknowledged */
         if (ledger_truncate(ledger, first) != 0)
             replica_fail(replica, &ledger->failure);
     }

@@ -340,6 +340,8 @@ int replica_start(struct replica *replica, struct message_store *store, struct e
     if (replica_must_repair(replica)) {
         replica->phase = REPLICA_MUTE;
         replica->mute_reason = PEER_MUTE_DAMAGED;
+        /* The next start, if this run does not get beyond its repair, cannot tell any more how the last run that voted ended. */
+        replica->checkpoint.forgot |= replica->started_unclean;
         LOG_WARN("this member does not vote until its log is whole again");
     } else {
         rv = replica_begin(replica, error);

@@ -128,6 +128,44 @@ START_TEST(test_power_cut_before_repair)
 }
 END_TEST
 
+static bool without_fetched(uint64_t from, uint64_t to, const struct peer_message *message)
+{
+    (void)from, (void)to;
+    return message->type != PEER_FETCH_RESULT;
+}
+
+/* Class A: what the power cut took may have been acknowledged, and a kill before the log is whole again does not make that undone. */
+START_TEST(test_killed_before_repair)
+{
+    struct group_node *node = &group.nodes[2];
+    struct error error;
+
+    group.durability = DURABILITY_A;
+    group_all_up();
+    group_wait_leader(2000);
+    for (int i = 0; i < MESSAGES; i++)
+        group_must_send(group_leader(), i);
+    ck_assert_int_eq(replica_sync_now(&node->replica, &error), 0); /* so that there is something to be damaged */
+    group_steps(1500);
+    group_power_cut(node);
+    sim_env_corrupt(&node->sim, segment_of(node), log_size(node) / 4, 4);
+    node->cut = true;
+    group_up(node);
+    ck_assert_int_eq(node->replica.mute_reason, PEER_MUTE_DAMAGED);
+    group_steps(50);
+    group_kill(node);
+    node->cut = false;
+    group.passes = without_fetched;
+    group_up(node);
+    for (int i = 0; i < 2000 && node->replica.mute_reason == PEER_MUTE_DAMAGED; i++)
+        group_step();
+    ck_assert_uint_eq(node->replica.ledger.hole_count, 0);
+    ck_assert_int_eq(node->replica.phase, REPLICA_MUTE);
+    group.passes = NULL;
+    expect_whole();
+}
+END_TEST
+
 /* Two vote, and the end of one's log is damaged; it goes down again before anybody can mend it. It cannot tell any more what it acknowledged, but without it
  * nobody is elected, and the other one has all that was: it votes when all have been heard. Who has no vote does not make a majority with that one. */
 START_TEST(test_power_cut_of_one_that_must_vote)
@@ -431,6 +469,7 @@ int main(void)
     tcase_add_loop_test(tcase, test_a_flip, 0, 60);
     tcase_add_loop_test(tcase, test_disjoint_on_all, 0, 12);
     tcase_add_loop_test(tcase, test_power_cut_before_repair, 0, 5);
+    tcase_add_test(tcase, test_killed_before_repair);
     tcase_add_test(tcase, test_power_cut_of_one_that_must_vote);
     tcase_add_test(tcase, test_leader_damaged_where_a_follower_is);
     tcase_add_loop_test(tcase, test_damage_while_waiting, 0, 6);
