@@ -100,6 +100,7 @@ struct replica_serve {
     uint64_t id; /* of the manifest */
     uint64_t first, last; /* DLedger indexes that it names */
     uint64_t next;        /* what was asked for last */
+    bool whole;           /* its last entry was sent: another member need not wait */
     uint64_t used_us;
     struct buffer metadata; /* whole file */
     /* ---- the job's: a piece of a segment ---- */

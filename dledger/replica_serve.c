@@ -27,6 +27,7 @@ static void end_serving(struct replica *replica)
     struct replica_serve *serve = &replica->serve;
 
     serve->to = 0;
+    serve->whole = false;
     buffer_close(&serve->metadata);
     buffer_init(&serve->metadata, 0);
 }
@@ -82,7 +83,7 @@ void replica_answer_manifest(struct replica *replica, uint64_t from, const struc
     /* Committed entries are the same everywhere, but a leader has all that are. */
     if ((in->flags & PEER_FETCH_LEADERLESS) == 0 ? !replica->accepting : replica->phase != REPLICA_RUNNING || raft_driver_leader(&replica->driver) != 0)
         return;
-    if (serve->job.out || (serve->to != 0 && serve->to != from && now < serve->used_us + REPLICA_SERVE_BUSY_US)) {
+    if (serve->job.out || (serve->to != 0 && serve->to != from && !serve->whole && now < serve->used_us + REPLICA_SERVE_BUSY_US)) {
         out.flags = PEER_MANIFEST_BUSY;
         replica->io.send(replica->io.context, from, &out, NULL, 0);
         return;
@@ -155,6 +156,7 @@ static void run_is_read(struct replica_job *job)
     out.bulk_result.id = serve->id;
     out.bulk_result.kind = PEER_BULK_ENTRIES;
     out.bulk_result.from = serve->from + 1;
+    serve->whole = serve->whole || (serve->count > 0 && serve->from + serve->count > serve->last);
     if (serve->to != 0 && serve->count > 0)
         replica->io.send(replica->io.context, serve->to, &out, serve->bytes, serve->bytes_size);
     else if (serve->to != 0)

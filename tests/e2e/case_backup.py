@@ -49,10 +49,10 @@ def put(folder, fresh, node):
     return shutil.copytree(folder, os.path.join(store, "restore"))
 
 
-def restored(folder, durability, nodes=3, kind=Cluster, settings=()):
-    """A fresh group, not started yet, each of whose members has the copy."""
+def restored(folder, durability, nodes=3, kind=Cluster, settings=(), copies=None):
+    """A fresh group, not started yet, each of whose members has the copy, or the first `copies` of them; the others are empty."""
     fresh = kind(nodes=nodes, durability=durability, settings=settings)
-    for node in range(nodes):
+    for node in range(nodes if copies is None else copies):
         put(folder, fresh, node)
     return fresh
 
@@ -513,7 +513,7 @@ def judged(settings, size, seconds, pause=0.0):
             wait_for("the first messages to be deleted", 60, lambda: sum(offset_of(cluster, cluster.leader(), MIN_OFFSET, queue, "Judged") for queue in range(4)))
         folder = back_up(cluster)
         load.stop()
-        with restored(folder, "B", settings=without_limit(settings)) as fresh:
+        with restored(folder, "B", settings=without_limit(settings), copies=1 if settings else 3) as fresh:
             leader = fresh.leader(30)
             low = [offset_of(fresh, leader, MIN_OFFSET, queue, "Judged") for queue in range(4)]
             with open(acks, encoding="ascii") as file:
@@ -527,6 +527,10 @@ def judged(settings, size, seconds, pause=0.0):
             said = verify()
             check(said.returncode == 0, f"mqload verify: {said.stdout}{said.stderr}")
             check(fresh.send("Judged", 0, b"nobody acknowledged this").code == 0, "send")
+            wait_for("all members to have all of it", 60, fresh.all_applied)
+            for node in range(3):
+                at = [offset_of(fresh, node, MIN_OFFSET, queue, "Judged") for queue in range(4)]
+                check(at == low and first_file(fresh, node) == first_file(fresh, leader), f"n{node} begins at {at}, n{leader} at {low}")
             blind = verify()
             check(blind.returncode != 0, f"the checker passes a message that is none of its own: {blind.stdout}{blind.stderr}")
         return len(lines), len(kept), said.stdout.strip().replace("\n", "; ")[:200]
@@ -539,7 +543,8 @@ def a_restored_backup_is_what_was_acknowledged():
 
 @case
 def a_restored_trimmed_backup_is_what_was_acknowledged():
-    """The same while retention deletes: what is still in the log is what counts. The load is held back so that some of it is left."""
+    """The same while retention deletes: what is still in the log is what counts. The load is held back so that some of it is left. One
+    member has the copy, the others are empty and fetch it."""
     sent, kept, note = judged([f"mappedFileSizeCommitLog={SEGMENT}", f"logBytesMax={6 * SEGMENT}", "cleanResourceInterval=100"], 4000, rounds(2, 2, 60), pause=0.0005)
     check(0 < kept < sent, f"{kept} of {sent} messages are still in the log: all, or none")
     return f"of {sent} messages {kept} are left; {note}"
