@@ -24,16 +24,25 @@ static void do_nothing(void *context)
     (void)context;
 }
 
-/* Does anybody listen there? */
-static bool answers(const char *address)
+/* Does anybody listen there? *unknown: why nobody can be asked, NULL when somebody was. */
+static bool answers(const char *address, const char **unknown)
 {
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     struct addrinfo *found = NULL;
     char host[128], port[16];
     bool connected = false;
+    int rv;
 
-    if (!peer_address_split(address, host, sizeof host, port, sizeof port) || getaddrinfo(host, port, &hints, &found) != 0)
+    *unknown = NULL;
+    if (!peer_address_split(address, host, sizeof host, port, sizeof port)) {
+        *unknown = "it is not HOST:PORT";
         return false;
+    }
+    rv = getaddrinfo(host, port, &hints, &found);
+    if (rv != 0) {
+        *unknown = gai_strerror(rv);
+        return false;
+    }
     for (const struct addrinfo *at = found; at != NULL && !connected; at = at->ai_next) {
         int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         if (fd < 0)
@@ -70,9 +79,15 @@ static int check(struct replica *replica, struct error *error)
                          (unsigned long long)replica->ledger.holes[0].first);
     for (int i = 0; i < replica->member_count; i++) {
         const struct dledger_member *member = &replica->members[i];
-        if (member->raft_id != 0 && !member->self && answers(member->address))
+        const char *unknown = NULL;
+        if (member->raft_id == 0 || member->self)
+            continue;
+        if (answers(member->address, &unknown))
             return error_set(error, ERROR_INVALID, "member %s answers at %s: a new group is for members that are lost for good; stop it first, or go on with it",
                              member->id, member->address);
+        if (unknown != NULL)
+            return error_set(error, ERROR_INVALID, "whether member %s still runs cannot be told, since its address \"%s\" is unknown here (%s): make the name known, or give the "
+                             "member an IP address in dLegerPeers", member->id, member->address, unknown);
     }
     return 0;
 }

@@ -88,8 +88,8 @@ static bool read_attributes(struct slice text, int32_t *reserved_hours)
             if (!slice_to_i32(slice_of(one.data + sizeof set - 1, one.size - (sizeof set - 1)), &hours) || hours < 1 || hours > TOPIC_RESERVED_HOURS_MAX)
                 return false;
             *reserved_hours = hours;
-        } else if (slice_starts_with(bare, "reserve.time=") || slice_equal_text(bare, "reserve.time")) {
-            return false;
+        } else if (slice_starts_with(bare, "reserve.time=") || slice_equal_text(bare, "reserve.time") || slice_starts_with(one, "reserve.time")) {
+            return false; /* also without a sign: it would be taken for set */
         }
     }
     return true;

@@ -342,8 +342,9 @@ def x1_topics_with_a_time_of_their_own():
             return remoting.ask(cluster.broker(cluster.leader()), DELETE_EXPIRED, {})
         topic("T")
         topic("S", "+reserve.time=1")
-        answer = remoting.ask(cluster.broker(0), 17, {**remoting.topic_fields("S"), "attributes": "+reserve.time=0"})
-        check(answer.code == 1 and "reserve.time" in answer.remark, f"{answer}")
+        for wrong in ("+reserve.time=0", "reserve.time=24", "+x=1,reserve.time=24"):
+            answer = remoting.ask(cluster.broker(0), 17, {**remoting.topic_fields("S"), "attributes": wrong})
+            check(answer.code == 1 and "+reserve.time=HOURS" in answer.remark, f"{wrong}: {answer}")
         end = fill(cluster, 4, topic="S")
         stays(cluster, 0)
         minimum("S", 0)

@@ -8,11 +8,13 @@
 
 #define PEERS "n0-127.0.0.1:1;n1-127.0.0.1:2;n2-127.0.0.1:3" /* as in replica_group.c; nobody listens there */
 
+static const char *peers = PEERS;
+
 static int force(struct group_node *node, struct error *error)
 {
     static const char *const ids[] = {"n0", "n1", "n2"};
     const struct dledger_options options = {
-        .cluster = "C", .group = "g", .self_id = ids[node->id - 1], .peers = PEERS, .dir = "/store", .segment_size = GROUP_SEGMENT,
+        .cluster = "C", .group = "g", .self_id = ids[node->id - 1], .peers = peers, .dir = "/store", .segment_size = GROUP_SEGMENT,
         .index_file_size = 1u << 20, .durability = DURABILITY_B, .election_timeout_ms = 300, .heartbeat_ms = 50,
     };
     struct buffer told;
@@ -135,6 +137,24 @@ START_TEST(test_refusals)
 }
 END_TEST
 
+/* Nobody knows whether a member runs whose address says nothing. */
+START_TEST(test_unknown_address)
+{
+    struct error error;
+    uint64_t digest;
+
+    send_and_stop();
+    digest = sim_env_digest(&group.nodes[1].sim, "/store/dledger-n0/data");
+    peers = "n0-127.0.0.1:1;n1-127.0.0.1:no-such-service;n2-127.0.0.1:3";
+    ck_assert_int_eq(force(&group.nodes[1], &error), ERROR_INVALID);
+    ck_assert_ptr_nonnull(strstr(error.message, "member n1 still runs cannot be told"));
+    ck_assert_ptr_nonnull(strstr(error.message, "IP address in dLegerPeers"));
+    ck_assert_uint_eq(sim_env_digest(&group.nodes[1].sim, "/store/dledger-n0/data"), digest);
+    peers = PEERS;
+    must_force(&group.nodes[1]);
+}
+END_TEST
+
 static void hello_of(struct group_node *from, struct group_node *to, struct peer_hello *hello)
 {
     replica_hello(&from->replica, to->id, hello);
@@ -183,6 +203,7 @@ int main(void)
     tcase_add_test(tcase, test_one_goes_on);
     tcase_add_test(tcase, test_interrupted);
     tcase_add_test(tcase, test_refusals);
+    tcase_add_test(tcase, test_unknown_address);
     tcase_add_test(tcase, test_old_members_hear_of_it);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
