@@ -392,8 +392,8 @@ void replica_state(const struct replica *replica, struct dledger_state *state)
         state->member_count++;
         *member = replica->members[i];
         member->fetched_percent = -1;
-        if (replica->serve.to == (uint64_t)i + 1 && replica->serve.last > replica->serve.first)
-            member->fetched_percent = (int)((replica->serve.next - replica->serve.first) * 100 / (replica->serve.last - replica->serve.first));
+        if (replica->serve.to == (uint64_t)i + 1 && replica->serve.manifest.last > replica->serve.manifest.first)
+            member->fetched_percent = (int)((replica->serve.next - replica->serve.manifest.first) * 100 / (replica->serve.manifest.last - replica->serve.manifest.first));
         if (state->role == DLEDGER_LEADER && !member->self && raft_match_index(raft, member->raft_id, &match) == 0 && match > 0)
             member->match_index = match - 1;
         if (member->self) {

@@ -92,16 +92,23 @@ struct replica_scrub {
 };
 void replica_scrub_run(struct replica_scrub *scrub); /* any thread */
 
+/* Which entries somebody needs who has nothing of the log. */
+struct replica_manifest {
+    uint64_t first, last; /* DLedger indexes */
+    uint64_t first_position, end_position;
+    uint32_t first_crc; /* of the first entry's header */
+};
+
 /* As leader: what is handed to a member that lacks entries which are deleted here. */
 struct replica_serve {
     struct replica *replica;
     struct replica_job job;
     uint64_t to; /* Raft id, 0 = nobody */
     uint64_t id; /* of the manifest */
-    uint64_t first, last; /* DLedger indexes that it names */
+    struct replica_manifest manifest;
     uint64_t next;        /* what was asked for last */
     bool whole;           /* its last entry was sent: another member need not wait */
-    uint64_t used_us;
+    uint64_t used_us, made_us;
     struct buffer metadata; /* whole file */
     /* ---- the job's: a piece of a segment ---- */
     struct mapped_file *file; /* pinned */

@@ -19,6 +19,7 @@
 #define REPLICA_KEPT_FOR_TRIM_ENTRIES (REPLICA_KEPT_FOR_TRIM / 64)
 #define REPLICA_SERVE_BUSY_US 5000000u  /* who asked for nothing so long gives way to another member */
 #define REPLICA_SERVE_IDLE_US 30000000u /* ... and so long: its snapshot is let go */
+#define REPLICA_SERVE_FRESH_US 10000000u /* who begins anew gets the same snapshot for so long */
 
 static inline uint64_t replica_now_us(const struct replica *replica)
 {
@@ -186,11 +187,6 @@ void replica_answer_bulk(struct replica *replica, uint64_t from, const struct pe
 void replica_serve_tick(struct replica *replica, uint64_t now);
 /* What somebody needs who has nothing of the log: entries from the first one that is not deleted up to the last one that is applied, and a metadata snapshot
  * of that, which is appended. False: memory is short, or the beginning is damaged. */
-struct replica_manifest {
-    uint64_t first, last; /* DLedger indexes */
-    uint64_t first_position, end_position;
-    uint32_t first_crc; /* of the first entry's header */
-};
 bool replica_make_manifest(const struct replica *replica, struct replica_manifest *manifest, struct buffer *metadata);
 void replica_serve_close(struct replica *replica);
 

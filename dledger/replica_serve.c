@@ -71,10 +71,18 @@ bool replica_make_manifest(const struct replica *replica, struct replica_manifes
            replica->callbacks.snapshot(replica->callbacks.context, manifest->last, metadata) == 0 && metadata_snapshot_end(metadata) == 0;
 }
 
+/* Who fails and asks again gets what was made for it: the tables are read on the loop, so not at every question. */
+static bool is_fresh(const struct replica *replica, uint64_t from, uint64_t now)
+{
+    const struct replica_serve *serve = &replica->serve;
+    return serve->to == from && now < serve->made_us + REPLICA_SERVE_FRESH_US && serve->manifest.first_position >= replica->ledger.trim_position &&
+           replica->configuration_index <= serve->manifest.last + 1;
+}
+
 void replica_answer_manifest(struct replica *replica, uint64_t from, const struct peer_message *in)
 {
     struct replica_serve *serve = &replica->serve;
-    struct replica_manifest manifest;
+    const struct replica_manifest *manifest = &serve->manifest;
     struct peer_message out = {.type = PEER_MANIFEST_RESULT};
     raft_index next = in->manifest.next_index;
     uint64_t now = replica_now_us(replica);
@@ -88,27 +96,29 @@ void replica_answer_manifest(struct replica *replica, uint64_t from, const struc
         replica->io.send(replica->io.context, from, &out, NULL, 0);
         return;
     }
-    end_serving(replica);
-    if (!replica_make_manifest(replica, &manifest, &serve->metadata)) {
+    if (!is_fresh(replica, from, now)) {
         end_serving(replica);
-        return;
+        if (!replica_make_manifest(replica, &serve->manifest, &serve->metadata)) {
+            end_serving(replica);
+            return;
+        }
+        serve->to = from;
+        serve->id = ++replica->serve_ids ^ (env_random(replica->env) << 16);
+        serve->made_us = now;
     }
-    serve->first = manifest.first;
-    serve->last = manifest.last;
-    serve->to = from;
-    serve->id = ++replica->serve_ids ^ (env_random(replica->env) << 16);
     serve->used_us = now;
-    serve->next = serve->first;
-    if (next > serve->first + 1 && next <= serve->last + 2 && ledger_term_of(&replica->ledger, next - 2) == in->manifest.previous_term) {
+    serve->whole = false;
+    serve->next = manifest->first;
+    if (next > manifest->first + 1 && next <= manifest->last + 2 && ledger_term_of(&replica->ledger, next - 2) == in->manifest.previous_term) {
         out.flags = PEER_MANIFEST_CONTINUES;
         serve->next = next - 1;
     }
-    out.count = manifest.first_crc;
+    out.count = manifest->first_crc;
     out.manifest_result.id = serve->id;
-    out.manifest_result.first_index = manifest.first + 1;
-    out.manifest_result.first_position = manifest.first_position;
-    out.manifest_result.last_index = manifest.last + 1;
-    out.manifest_result.end_position = manifest.end_position;
+    out.manifest_result.first_index = manifest->first + 1;
+    out.manifest_result.first_position = manifest->first_position;
+    out.manifest_result.last_index = manifest->last + 1;
+    out.manifest_result.end_position = manifest->end_position;
     out.manifest_result.metadata_size = serve->metadata.size;
     buffer_init(&body, 0);
     buffer_append_u64(&body, replica->configuration_index);
@@ -117,7 +127,7 @@ void replica_answer_manifest(struct replica *replica, uint64_t from, const struc
         replica->io.send(replica->io.context, from, &out, body.data, body.size);
     buffer_close(&body);
     LOG_INFO("member %s lacks what is deleted here: it fetches the log from entry %llu on, up to %llu", replica->members[from - 1].id,
-             (unsigned long long)serve->next, (unsigned long long)serve->last);
+             (unsigned long long)serve->next, (unsigned long long)manifest->last);
 }
 
 /* Pool: reads a piece of a segment and keeps the whole and good entries of it. */
@@ -132,7 +142,7 @@ static void read_run(struct replica_job *job)
     serve->bytes_size = 0;
     if (got < 0)
         return;
-    while (index <= serve->last && (size_t)got - at >= LEDGER_ENTRY_HEADER_SIZE && !ledger_is_blank(serve->bytes + at)) {
+    while (index <= serve->manifest.last && (size_t)got - at >= LEDGER_ENTRY_HEADER_SIZE && !ledger_is_blank(serve->bytes + at)) {
         struct ledger_entry entry;
         if (ledger_entry_decode(&entry, serve->bytes + at) != 0 || entry.index != index || ledger_entry_size(&entry) > (size_t)got - at ||
             !ledger_entry_body_ok(&entry, serve->bytes + at + LEDGER_ENTRY_HEADER_SIZE))
@@ -156,7 +166,7 @@ static void run_is_read(struct replica_job *job)
     out.bulk_result.id = serve->id;
     out.bulk_result.kind = PEER_BULK_ENTRIES;
     out.bulk_result.from = serve->from + 1;
-    serve->whole = serve->whole || (serve->count > 0 && serve->from + serve->count > serve->last);
+    serve->whole = serve->whole || (serve->count > 0 && serve->from + serve->count > serve->manifest.last);
     if (serve->to != 0 && serve->count > 0)
         replica->io.send(replica->io.context, serve->to, &out, serve->bytes, serve->bytes_size);
     else if (serve->to != 0)
@@ -171,7 +181,7 @@ static bool start_reading(struct replica *replica, uint64_t index)
     uint64_t position, term, left;
     uint32_t size;
 
-    if (index < serve->first || index > serve->last || !ledger_locate(&replica->ledger, index, &position, &size, &term))
+    if (index < serve->manifest.first || index > serve->manifest.last || !ledger_locate(&replica->ledger, index, &position, &size, &term))
         return false;
     serve->file = mapped_file_queue_find(&replica->ledger.data, position);
     if (serve->file == NULL)

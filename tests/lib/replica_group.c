@@ -133,6 +133,7 @@ static void cb_nothing(void *context)
 static int cb_snapshot(void *context, uint64_t index, struct buffer *out)
 {
     (void)index;
+    ((struct group_node *)context)->snapshots++;
     buffer_append_u32(out, (uint32_t)((struct group_node *)context)->metadata_applied);
     return 0;
 }

@@ -33,6 +33,7 @@ struct group_node {
 
     int restarts; /* that it asked for */
     int metadata_applied;
+    int snapshots; /* that were asked of it */
     int messages_applied;
 
     /* ---- private ---- */

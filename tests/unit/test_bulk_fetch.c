@@ -127,6 +127,31 @@ START_TEST(test_wiped)
 }
 END_TEST
 
+/* A member that begins anew again and again does not make its leader write all tables down each time, and still gets there. */
+START_TEST(test_asks_again)
+{
+    struct group_node *node = leave_behind();
+    struct group_node *leader = group_wait_leader(3000);
+    const struct peer_message ask = {.type = PEER_MANIFEST};
+    uint64_t id = 0;
+    int before = leader->snapshots;
+    for (int i = 0; i < 8; i++) {
+        replica_receive(&leader->replica, node->id, &ask, NULL);
+        ck_assert_uint_eq(leader->replica.serve.to, node->id);
+        ck_assert(i == 0 || leader->replica.serve.id == id);
+        id = leader->replica.serve.id;
+        send_many(1);
+        group_steps(500);
+    }
+    ck_assert_int_eq(leader->snapshots, before + 1);
+    group_steps(REPLICA_SERVE_FRESH_US / 1000 - 8 * 500);
+    replica_receive(&leader->replica, node->id, &ask, NULL);
+    ck_assert_uint_ne(leader->replica.serve.id, id);
+    group_up(node);
+    expect_level(node);
+}
+END_TEST
+
 /* Without its vote file, with and without the rest. */
 START_TEST(test_lost_vote)
 {
@@ -408,6 +433,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, set_up, group_tear_down);
     tcase_add_test(tcase, test_behind);
     tcase_add_test(tcase, test_wiped);
+    tcase_add_test(tcase, test_asks_again);
     tcase_add_test(tcase, test_lost_vote);
     tcase_add_loop_test(tcase, test_killed_on_the_way, 0, 12);
     tcase_add_loop_test(tcase, test_killed_in_the_switch, 0, 8);
