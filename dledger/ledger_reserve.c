@@ -194,11 +194,17 @@ uint64_t ledger_entries_ahead(const struct ledger *ledger)
     return room > used ? room - used : 0;
 }
 
-static bool index_job(struct ledger *ledger, struct ledger_reservation *job)
+static bool has_index_ahead(const struct ledger *ledger)
 {
     uint64_t used = (uint64_t)(ledger->last_index + 1) * LEDGER_INDEX_UNIT;
     uint64_t enough = min_u64(INDEX_STEP / 2, ledger->index.file_size);
-    if (ledger->index_reserved_end > used && ledger->index_reserved_end - used >= enough)
+    return ledger->index_reserved_end > used && ledger->index_reserved_end - used >= enough;
+}
+
+static bool index_job(struct ledger *ledger, struct ledger_reservation *job)
+{
+    uint64_t used = (uint64_t)(ledger->last_index + 1) * LEDGER_INDEX_UNIT;
+    if (has_index_ahead(ledger))
         return false;
     if (ledger->index_reserved_end < used || add_file(ledger, &ledger->index, ledger->index_reserved_end) != 0)
         return false;
@@ -245,6 +251,10 @@ bool ledger_reservation_next(struct ledger *ledger, struct ledger_reservation *j
     uint64_t ahead = min_u64(LEDGER_RESERVE_AHEAD, ledger->data.file_size);
     uint64_t wanted = ledger->end_position + ahead;
     bool data = ledger->reserved_end < wanted;
+    if (!data && has_index_ahead(ledger)) {
+        ledger->reserve_result = 0; /* whatever could not be had once, nothing is lacking */
+        return false;
+    }
     if (ledger->reserve_result != 0 && env_monotonic_us(ledger->env) < ledger->reserve_retry_us)
         return false;
     if (index_job(ledger, job))

@@ -216,6 +216,34 @@ START_TEST(test_full_disk)
 }
 END_TEST
 
+/* Room for the index alone was lacking, and then it is there. No want of room for entries comes afterwards to say that this is over. */
+START_TEST(test_full_disk_of_the_index)
+{
+    struct fixture *f = fixture_new(1, _i != 0);
+    struct ledger_reservation job = {0};
+
+    must_open(f);
+    for (int i = 0; i < 2000 && !job.index; i++) {
+        ck_assert_int_eq(append(f, 1, 1, 20, -1, 1), 0);
+        job.index = false;
+        while (ledger_reservation_next(&f->ledger, &job)) {
+            f->sim.disk_bytes = job.index && i > 100 ? f->sim.used_bytes : 0;
+            ledger_reservation_run(&job);
+            ledger_reservation_done(&f->ledger, &job);
+            if (i <= 100)
+                job.index = false;
+        }
+    }
+    ck_assert(job.index);
+    ck_assert_int_eq(f->ledger.reserve_result, -ENOSPC);
+    f->sim.disk_bytes = 0;
+    f->sim.clock->monotonic_us += 1000000;
+    reserve_ahead(f);
+    ck_assert_int_eq(f->ledger.reserve_result, 0);
+    fixture_free(f);
+}
+END_TEST
+
 /* No more descriptors, from the n-th call on that needs one: refused like a full disk, and it goes on when there are some. */
 START_TEST(test_no_descriptors)
 {
@@ -679,6 +707,7 @@ int main(void)
     tcase_add_loop_test(tcase, test_crash_while_opening, 0, 4);
     tcase_add_loop_test(tcase, test_error_at_each_call, 0, 2);
     tcase_add_loop_test(tcase, test_full_disk, 0, 2);
+    tcase_add_loop_test(tcase, test_full_disk_of_the_index, 0, 2);
     tcase_add_loop_test(tcase, test_no_descriptors, 0, 2);
     tcase_add_test(tcase, test_damage_in_the_middle);
     tcase_add_test(tcase, test_damage_at_the_end);
