@@ -533,7 +533,7 @@ void chaos_end(void)
         machine_hurry(machine);
         /* An error that has not struck yet never will. */
         memset(&machine->disk.fault, 0, sizeof machine->disk.fault);
-        machine->cut_when_dead = false;
+        machine->cut_when_dead = machine->power_after_stop = false;
         /* But what struck a job may not have come back yet. */
         bool out = false;
         for (int k = 0; k < JOBS; k++)

@@ -579,11 +579,12 @@ static void starts_to_run(struct machine *machine)
           (unsigned long long)machine->ghost_acknowledged);
     world.stats->caught_up++;
     look_for_loss();
-    /* Class A: it may also go on because no majority is left without it and those that are empty, which may never have held anything. Then as many
-     * vote as a majority needs and no more, so that a leader must have what any of them has: that is what Leader Completeness is checked for. */
+    /* Class A: it may also go on because no majority is left without it, those that are mute as well, and those that are empty, which may never have
+     * held anything. Then as many vote as a majority needs and no more, so that a leader must have what any of them has: that is what Leader Completeness is
+     * checked for. */
     int without = 0;
     for (int i = 1; i <= world.nodes; i++)
-        without += world.machines[i]->forgetful || !world.machines[i]->ran;
+        without += world.machines[i]->forgetful || world.machines[i]->mute || !world.machines[i]->ran;
     bool needed = !world.class_b && without >= world.majority;
     machine->forgetful = false;
     machine->wiped = false;
@@ -606,6 +607,7 @@ void checker_machine(struct machine *machine)
     world.stats->steps++;
     look_for_loss();
     follow_log(machine);
+    machine->mute = replica->phase == REPLICA_MUTE;
     if (!driver->started)
         return;
     machine->ran = machine->ran || replica->phase == REPLICA_RUNNING;

@@ -92,6 +92,7 @@ struct machine {
     uint64_t cut_above;       /* a cut has begun that leaves at least so much, UINT64_MAX = none */
     uint64_t apply_next;      /* Raft index, 0 = none applied in this life */
     bool forgetful;           /* lost what it may have acknowledged, does not run yet */
+    bool mute;                /* as it says itself, when it was up last: it takes no part until it has caught up */
     bool wiped;
     bool doubtful;            /* runs again, but its disk may not know: after a restart it would be mute once more */
     bool ran;                 /* took part since it was last empty */

@@ -273,7 +273,8 @@ static bool expect_progress(const char *when)
     return false;
 }
 
-/* With a majority that has forgotten nothing, and nobody else. Others may wait for all members, by design. */
+/* With a majority that has forgotten nothing, and does not believe so since its checkpoint was damaged, and nobody else. Others may wait for all members, by
+ * design. */
 static void bare_majority(void)
 {
     int chosen[WORLD_NODES_MAX];
@@ -281,7 +282,7 @@ static void bare_majority(void)
 
     for (int i = 1; i <= world.nodes; i++) {
         struct machine *machine = world.machines[i];
-        if (machine->ran && !machine->forgetful && !machine->doubtful && !machine->outcast && !disk_fault_left(machine))
+        if (machine->ran && !machine->mute && !machine->forgetful && !machine->doubtful && !machine->outcast && !disk_fault_left(machine))
             chosen[count++] = i;
     }
     /* While a change is on its way nobody may say which members make a majority: the two configurations may need different ones. */
