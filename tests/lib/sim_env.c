@@ -1069,13 +1069,23 @@ const uint8_t *sim_env_durable_bytes(const struct sim_env *sim, const char *path
     return name->node->durable;
 }
 
+/* What is on the disk has a block, however it came there. */
+static void set_present(struct sim_env *sim, struct sim_node *node, uint64_t page)
+{
+    bit_set(node->present, page);
+    if (bit_get(node->allocated, page))
+        return;
+    bit_set(node->allocated, page);
+    sim->used_bytes += SIM_PAGE;
+}
+
 void sim_env_corrupt(struct sim_env *sim, const char *path, uint64_t offset, uint8_t bits)
 {
     struct sim_name *name = find_name(sim, path);
     assert(name != NULL && name->node != NULL && offset < name->node->size);
     name->node->current[offset] ^= bits;
     name->node->durable[offset] ^= bits;
-    bit_set(name->node->present, offset / SIM_PAGE);
+    set_present(sim, name->node, offset / SIM_PAGE);
 }
 
 bool sim_env_at_rest(const struct sim_env *sim, const char *path, uint64_t offset, uint64_t size)
@@ -1097,7 +1107,7 @@ void sim_env_put(struct sim_env *sim, const char *path, uint64_t offset, const v
     memcpy(name->node->current + offset, bytes, size);
     memcpy(name->node->durable + offset, bytes, size);
     for (uint64_t page = offset / SIM_PAGE; page < pages_of(offset + size); page++)
-        bit_set(name->node->present, page);
+        set_present(sim, name->node, page);
 }
 
 const char *sim_env_file(const struct sim_env *sim, const char *prefix, uint64_t n)
