@@ -620,6 +620,9 @@ void checker_machine(struct machine *machine)
     if (raft_state(&driver->raft) == RAFT_LEADER && machine->leads_term != term) {
         machine->leads_term = term;
         note_leader(machine, term);
+        /* Its barrier, without which what others appended before can wait for ever. */
+        if (raft_driver_last(driver) > driver->commit && replica->ledger.last_term != term)
+            violation(machine->id, "leads in term %llu without an entry of that term behind what is not committed", (unsigned long long)term);
     }
     follow_commit(machine);
 }
