@@ -207,7 +207,7 @@ static int proposal_add(struct proposal *proposal, struct queue_lock *lock, cons
     return 0;
 }
 
-/* The record is no longer on its way. */
+/* Nobody waits for the record any more. */
 static void proposal_settle(struct queue_lock_table *table, struct proposal *proposal)
 {
     for (uint32_t i = 0; i < proposal->count; i++) {
@@ -227,6 +227,13 @@ static void proposal_settle(struct queue_lock_table *table, struct proposal *pro
 static void proposal_done(struct broker *broker, void *context, int code)
 {
     struct proposal *proposal = context;
+    /* One that was answered too late stands in the log and may commit yet, before whatever is proposed from now on. */
+    for (uint32_t i = 0; i < proposal->count; i++) {
+        struct queue_lock *lock;
+        HASH_FIND(hh, broker->locks->entries, proposal->items[i].key, proposal->items[i].key_size, lock);
+        if (lock != NULL)
+            lock->unsettled = code != 0;
+    }
     proposal_settle(broker->locks, proposal);
     if (proposal->done != NULL)
         proposal->done(broker, proposal->context, code);
@@ -307,7 +314,7 @@ static enum verdict judge(struct broker *broker, struct queue_lock *lock, struct
         return GRANT_AND_RECORD;
     if (slice_equal_text(client_id, lock->client_id)) {
         int64_t age_ms = now_ms - lock->renewed_ms;
-        return age_ms >= 0 && age_ms < QUEUE_LOCK_RENEW_RECORD_MS ? GRANT : GRANT_AND_RECORD;
+        return age_ms >= 0 && age_ms < QUEUE_LOCK_RENEW_RECORD_MS && !lock->unsettled ? GRANT : GRANT_AND_RECORD;
     }
     return is_expired(broker, lock, now_ms, now_us) ? GRANT_AND_RECORD : DENY;
 }

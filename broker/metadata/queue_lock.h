@@ -32,6 +32,7 @@ struct queue_lock {
     uint64_t renewed_live_us; /* newest renewal that this leader has seen in its term, monotonic; 0 = none */
     char *proposed;          /* owner in the newest record on its way; "" = release */
     uint32_t proposals;      /* records on their way */
+    bool unsettled;          /* the outcome of one is unknown: it may still come */
     UT_hash_handle hh;
 };
 

@@ -104,6 +104,25 @@ START_TEST(what_is_on_its_way_counts)
 }
 END_TEST
 
+/* Release and lock by another one stand in the log when nobody waits for them any more: the owner's renewal must come behind them. */
+START_TEST(what_may_still_come_counts)
+{
+    struct queue_lock_item item = {SLICE_LITERAL("T"), 0, false};
+
+    lock(A);
+    ck_assert_int_eq(queue_lock_release(broker, G, A, &item, 1, on_done, NULL), 1);
+    ck_assert_int_eq(try_lock(B), 1);
+    ck_assert(granted);
+    broker_state_fail(&state, ERROR_QUORUM_TIMEOUT);
+    ck_assert_int_eq(done_code, ERROR_QUORUM_TIMEOUT);
+    ck_assert_int_eq(try_lock(A), 1);
+    ck_assert(granted);
+    broker_state_commit(&state);
+    ck_assert_int_eq(try_lock(A), 0); /* what had been open is settled by what came behind it */
+    ck_assert(granted);
+}
+END_TEST
+
 START_TEST(renewals_are_recorded_every_ten_seconds)
 {
     lock(A);
@@ -275,6 +294,7 @@ int main(void)
     tcase_add_test(test, one_owner_at_a_time);
     tcase_add_test(test, several_queues_share_a_record);
     tcase_add_test(test, what_is_on_its_way_counts);
+    tcase_add_test(test, what_may_still_come_counts);
     tcase_add_test(test, renewals_are_recorded_every_ten_seconds);
     tcase_add_test(test, a_connected_owner_keeps_it_for_a_minute);
     tcase_add_test(test, an_owner_that_is_gone_keeps_it_for_half_a_minute);
