@@ -294,6 +294,8 @@ void peer_network_greet(struct peer_network *network)
 
 /* ---- receiving ---- */
 
+static void note_members(struct peer_network *network, bool first);
+
 static void refuse(struct peer_connection *connection, const char *why)
 {
     struct sockaddr_storage address;
@@ -339,6 +341,9 @@ static void receive_hello(struct peer_connection *connection, const uint8_t *bod
         return;
     }
     replica_hear_configuration(network->replica, &hello);
+    note_members(network, false); /* before this connection is one of a member */
+    if (connection->closing)
+        return;
     why = replica_check_hello(network->replica, &hello);
     if (why != NULL && first && !connection->dialled)
         send_hello(connection); /* who is no member hears it from us */

@@ -173,6 +173,8 @@ struct replica {
     uint64_t group_generation;                   /* ... and the generation of that member */
     bool not_added;                              /* ... and we do not stand in it */
     bool half_filled;                            /* our log ends before the configuration that we stand in */
+    struct buffer told;                          /* while we run: a newer configuration than ours, as a running member told it */
+    raft_index told_index;                       /* 0 = none */
     struct replica_peer peers[DLEDGER_MEMBERS_MAX];
     char broker_address[128];
 

@@ -161,6 +161,8 @@ int replica_list_members(struct replica *replica, struct error *error);
 /* Before the driver runs: members as the log says them, the newest configuration up to its end; replica->configuration is the newest one that is not
  * behind committed. whole: the log is not being filled again, a node that does not stand in it was removed. */
 int replica_know_members(struct replica *replica, raft_index committed, bool whole, struct error *error);
+/* Before that: is this more than a group of one, by dLegerPeers or the checkpoint? */
+bool replica_has_others(const struct replica *replica);
 /* While it runs: takes over what a step has changed. */
 void replica_review_configuration(struct replica *replica);
 /* Place of the member in the table, -1 = none. */

@@ -135,7 +135,8 @@ static struct heard hear_others(const struct replica *replica)
         if (!replica_is_other(replica, i))
             continue;
         heard.others++;
-        if (is_missing(&replica->peers[i])) {
+        /* An empty one that does not count us in, as its list is another one, agrees to nothing. */
+        if (is_missing(&replica->peers[i]) || (!hello->started && hello->last_index == 0 && hello->to != replica->id)) {
             heard.missing++;
             continue;
         }

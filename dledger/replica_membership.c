@@ -117,19 +117,33 @@ static void name_server(const struct replica *replica, const struct raft_server 
     member->peer_version = member->self ? peer_version_newest : 0;
 }
 
-/* Makes the table anew from the newest configuration and, since a change may be taken back, the one before it. */
-static void make_table(struct replica *replica, const struct raft_configuration *newest, const struct raft_configuration *before)
+static bool table_names(const struct dledger_member table[DLEDGER_MEMBERS_MAX], const char *id)
+{
+    for (int i = 0; i < DLEDGER_MEMBERS_MAX; i++) {
+        if (table[i].raft_id != 0 && strcmp(table[i].id, id) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Makes the table anew from the newest configuration, ours or told, and, since a change may be taken back, those before it; NULL: none. */
+static void make_table(struct replica *replica, const struct raft_configuration *told, const struct raft_configuration *newest,
+                       const struct raft_configuration *before)
 {
     struct dledger_member table[DLEDGER_MEMBERS_MAX] = {0};
-    const struct raft_configuration *both[] = {newest, before};
+    const struct raft_configuration *all[] = {told, newest, before};
     bool changed = false;
     int count = 0;
 
-    for (int k = 0; k < 2; k++) {
-        for (unsigned i = 0; both[k] != NULL && i < both[k]->n; i++) {
-            const struct raft_server *server = &both[k]->servers[i];
-            if (server->id >= 1 && server->id <= DLEDGER_MEMBERS_MAX && table[server->id - 1].raft_id == 0)
-                name_server(replica, server, &table[server->id - 1]);
+    for (int k = 0; k < 3; k++) {
+        for (unsigned i = 0; all[k] != NULL && i < all[k]->n; i++) {
+            const struct raft_server *server = &all[k]->servers[i];
+            struct dledger_member member;
+            if (server->id < 1 || server->id > DLEDGER_MEMBERS_MAX || table[server->id - 1].raft_id != 0)
+                continue;
+            name_server(replica, server, &member);
+            if (!table_names(table, member.id)) /* under another number: it left and came again */
+                table[server->id - 1] = member;
         }
     }
     for (int i = 0; i < DLEDGER_MEMBERS_MAX; i++) {
@@ -210,14 +224,35 @@ static bool decode(struct slice encoded, struct raft_configuration *configuratio
     return raft_driver_configuration_valid(encoded, 1, &voters, &is_voter) && raft_configuration_decode(&buffer, configuration) == 0;
 }
 
-static bool stands_in(const struct raft_configuration *configuration, const char *id)
+/* The Raft id that this member has in it, 0 = none. */
+static uint64_t number_in(const struct raft_configuration *configuration, const char *id)
 {
     size_t size = strlen(id);
     for (unsigned i = 0; i < configuration->n; i++) {
         if (strncmp(configuration->servers[i].address, id, size) == 0 && (configuration->servers[i].address[size] == '-' || configuration->servers[i].address[size] == '\0'))
-            return true;
+            return configuration->servers[i].id;
     }
-    return false;
+    return 0;
+}
+
+static bool stands_in(const struct raft_configuration *configuration, const char *id)
+{
+    return number_in(configuration, id) != 0;
+}
+
+bool replica_has_others(const struct replica *replica)
+{
+    const struct checkpoint *checkpoint = &replica->checkpoint;
+    struct raft_configuration known;
+
+    if (replica->member_count > 1)
+        return true;
+    /* It began alone, and its dLegerPeers tells only that. */
+    if (!checkpoint->present || !decode(slice_of(checkpoint->configuration, checkpoint->configuration_size), &known))
+        return false;
+    bool others = known.n > 1 || !stands_in(&known, replica->options.self_id);
+    raft_configuration_close(&known);
+    return others;
 }
 
 static void set_removed(struct replica *replica, raft_index index)
@@ -258,13 +293,47 @@ int replica_know_members(struct replica *replica, raft_index committed, bool who
     }
     if (index != replica->configuration_index)
         has_before = decode(buffer_slice(&replica->configuration), &before);
-    make_table(replica, &newest, has_before ? &before : NULL);
+    make_table(replica, NULL, &newest, has_before ? &before : NULL);
     raft_configuration_close(&newest);
     if (has_before)
         raft_configuration_close(&before);
     if (replica_place_of(replica, slice_of_text(replica->options.self_id)) < 0)
         set_removed(replica, index);
     return 0;
+}
+
+/* In a log that is being filled little is known to be committed. What stands behind that, and what was told before there was a log, is newer than what a member
+ * tells that has just started and knows no more to be committed either. */
+static raft_index newest_known(const struct replica *replica)
+{
+    const struct raft *raft = &replica->driver.raft;
+    bool started = replica->driver.started;
+    const raft_index others[] = {started ? raft->configuration_committed_index : replica->found_index,
+                                 started ? raft->configuration_uncommitted_index : replica->group_index};
+    raft_index known = replica->configuration_index;
+
+    for (int i = 0; i < 2; i++) {
+        if (others[i] > known)
+            known = others[i];
+    }
+    return known;
+}
+
+/* While it runs. What was told goes first, as long as our log does not reach it: who leads by now may have come, or have come again under another number,
+ * when we were away, and only he can send us the entries that say so. It is for talking only: whose votes count our own log says. */
+static void make_running_table(struct replica *replica)
+{
+    const struct raft *raft = &replica->driver.raft;
+    struct raft_configuration told;
+    bool has_told = false;
+
+    if (replica->told_index > newest_known(replica))
+        has_told = decode(buffer_slice(&replica->told), &told);
+    else
+        replica->told_index = 0;
+    make_table(replica, has_told ? &told : NULL, &raft->configuration, raft->configuration_uncommitted_index == 0 ? NULL : &raft->configuration_committed);
+    if (has_told)
+        raft_configuration_close(&told);
 }
 
 void replica_review_configuration(struct replica *replica)
@@ -280,7 +349,7 @@ void replica_review_configuration(struct replica *replica)
         replica->io.hello_changed(replica->io.context);
     replica->seen_committed = raft->configuration_committed_index;
     replica->seen_uncommitted = raft->configuration_uncommitted_index;
-    make_table(replica, &raft->configuration, raft->configuration_uncommitted_index == 0 ? NULL : &raft->configuration_committed);
+    make_running_table(replica);
     if (replica_place_of(replica, slice_of_text(replica->options.self_id)) < 0)
         set_removed(replica, raft->configuration_committed_index);
 }
@@ -311,27 +380,19 @@ bool replica_encode_members(struct replica *replica, struct buffer *out)
     return encode_and_close(&named, rv, out) == 0;
 }
 
-/* In a log that is being filled little is known to be committed. What stands behind that, and what was told before there was a log, is newer than what a member
- * tells that has just started and knows no more to be committed either. */
-static raft_index newest_known(const struct replica *replica)
+/* We stand in it, under the number that we have. */
+static void take_told(struct replica *replica, const struct peer_hello *hello)
 {
-    const struct raft *raft = &replica->driver.raft;
-    bool started = replica->driver.started;
-    const raft_index others[] = {started ? raft->configuration_committed_index : replica->found_index,
-                                 started ? raft->configuration_uncommitted_index : replica->group_index};
-    raft_index known = replica->configuration_index;
-
-    for (int i = 0; i < 2; i++) {
-        if (others[i] > known)
-            known = others[i];
-    }
-    return known;
+    buffer_clear(&replica->told);
+    buffer_append(&replica->told, hello->configuration, hello->configuration_size);
+    replica->told_index = replica->told.failed ? 0 : hello->configuration_index;
+    make_running_table(replica);
 }
 
 void replica_hear_configuration(struct replica *replica, const struct peer_hello *hello)
 {
     struct raft_configuration configuration;
-    raft_index known = newest_known(replica);
+    raft_index known = newest_known(replica) > replica->told_index ? newest_known(replica) : replica->told_index;
 
     if (!hello->started || hello->configuration_index == 0 || strcmp(hello->cluster, replica->options.cluster) != 0 ||
         strcmp(hello->group, replica->options.group) != 0)
@@ -358,12 +419,14 @@ void replica_hear_configuration(struct replica *replica, const struct peer_hello
             LOG_INFO("%s tells of group %s: %s", hello->self_id, replica->options.group, member ? "this node is a member" : "this node is none yet");
         replica->not_added = !member;
         if (member)
-            make_table(replica, &configuration, NULL);
+            make_table(replica, NULL, &configuration, NULL);
     } else if (!member) {
         if (generation > ours && replica->phase != REPLICA_REMOVED)
             LOG_ERROR("group %s was made anew by force, without this node: what it holds behind the end of that log is of the old group, and lost to it",
                       replica->options.group);
         set_removed(replica, hello->configuration_index);
+    } else if (generation == ours && replica->phase == REPLICA_RUNNING && number_in(&configuration, replica->options.self_id) == replica->id) {
+        take_told(replica, hello);
     }
     raft_configuration_close(&configuration);
 }

@@ -166,7 +166,7 @@ int replica_open(struct replica *replica, struct env *env, const struct dledger_
     replica->same_boot = replica->checkpoint.present && replica->checkpoint.boot_id == env->ops->boot_id(env);
     rv = ledger_open(&replica->ledger, env, replica->dir, options->segment_size, options->index_file_size,
                      options->durability == DURABILITY_B, &replica->checkpoint, replica->same_boot,
-                     replica->member_count > 1 && !options->force_start, &recovery, error);
+                     replica_has_others(replica) && !options->force_start, &recovery, error);
     if (rv != 0)
         return rv;
     bulk_fetch_init(&replica->fetch, replica);
@@ -176,7 +176,7 @@ int replica_open(struct replica *replica, struct env *env, const struct dledger_
         LOG_INFO("the log that was fetched has taken the place of the old one: entries %lld to %lld", (long long)replica->ledger.begin_index,
                  (long long)replica->ledger.last_index);
     /* In class B too: it may have acknowledged them. And without a checkpoint damage at the end of the log cannot be told from a torn write. */
-    if (recovery.lost || (!replica->checkpoint.present && replica->member_count > 1 && replica->ledger.last_index > 0))
+    if (recovery.lost || (!replica->checkpoint.present && replica_has_others(replica) && replica->ledger.last_index > 0))
         replica->checkpoint.forgot = true;
     if (recovery.cut)
         LOG_WARN("ledger: %llu bytes of a torn tail behind index %lld were cut; they were never acknowledged by this member",
@@ -220,6 +220,7 @@ void replica_close(struct replica *replica)
     ledger_close(&replica->ledger);
     buffer_close(&replica->gather);
     buffer_close(&replica->configuration);
+    buffer_close(&replica->told);
     buffer_close(&replica->save.snapshot);
     free(replica->gather_sizes);
     replica->gather_sizes = NULL;

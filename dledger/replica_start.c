@@ -190,7 +190,7 @@ static int verify_recent(struct replica *replica, int64_t committed_index, raft_
     if (first > again)
         first = again;
     ledger_verify(ledger, first - 1, (uint64_t)committed_index, UINT64_MAX);
-    if (ledger->hole_count > holes && (replica->member_count == 1 || replica->options.force_start)) {
+    if (ledger->hole_count > holes && (!replica_has_others(replica) || replica->options.force_start)) {
         char where[512];
         ledger_describe(ledger, ledger->holes[0].position, where, sizeof where);
         return error_set(error, ERROR_DAMAGED, "%s: committed entry %llu is damaged, and there is no other member to fetch it from", where,
@@ -336,6 +336,9 @@ int replica_start(struct replica *replica, struct message_store *store, struct e
             return rv;
         if (replica->phase == REPLICA_REMOVED)
             return 0;
+        /* That there are others the log alone told. */
+        if (!checkpoint->present && replica->ledger.last_index > 0 && replica_group_size(replica) > 1)
+            replica->started_unclean = true;
     }
     if (replica_must_repair(replica)) {
         replica->phase = REPLICA_MUTE;

@@ -592,6 +592,96 @@ START_TEST(test_mute_with_a_change_that_was_cut)
 }
 END_TEST
 
+/* What `from` says, with this configuration: ids by number, NULL = nobody. */
+static void hear_of(struct group_node *from, struct group_node *to, raft_index index, const char *const ids[DLEDGER_MEMBERS_MAX])
+{
+    struct raft_configuration configuration;
+    struct raft_buffer encoded;
+    struct peer_hello hello;
+
+    raft_configuration_init(&configuration);
+    for (int i = 0; i < DLEDGER_MEMBERS_MAX; i++) {
+        char address[32];
+        snprintf(address, sizeof address, "%s-h:%d", ids[i], i);
+        if (ids[i] != NULL)
+            ck_assert_int_eq(raft_configuration_add(&configuration, (raft_id)i + 1, address, RAFT_VOTER), 0);
+    }
+    ck_assert_int_eq(raft_configuration_encode(&configuration, &encoded), 0);
+    raft_configuration_close(&configuration);
+    replica_hello(&from->replica, to->id, &hello);
+    memcpy(hello.configuration, encoded.base, encoded.len);
+    hello.configuration_size = (uint32_t)encoded.len;
+    hello.configuration_index = index;
+    raft_free(encoded.base);
+    replica_hear_configuration(&to->replica, &hello);
+}
+
+/* NULL: it is let in, as that member. */
+static const char *greet(struct group_node *to, struct group_node *like, const char *id, uint64_t from, uint64_t its_number)
+{
+    struct peer_hello hello;
+
+    replica_hello(&like->replica, to->id, &hello);
+    snprintf(hello.self_id, sizeof hello.self_id, "%s", id);
+    hello.from = from;
+    const char *why = replica_check_hello(&to->replica, &hello);
+    ck_assert(why != NULL || hello.from == its_number);
+    return why;
+}
+
+/* A member that was away knows neither who came meanwhile nor who left and came again under another number. One of these leads, and only it can send the entries
+ * that say so. */
+START_TEST(test_lets_in_who_came_meanwhile)
+{
+    struct group_node *leader, *lags;
+
+    group_all_up();
+    leader = group_wait_leader(3000);
+    lags = group_other(leader, NULL);
+    group_must_send(leader, 0);
+    lags->cut = true; /* its log stays as it is */
+    const char *again = group_other(leader, lags)->replica.options.self_id;
+    uint64_t old_number = group_other(leader, lags)->id;
+    const char *ids[DLEDGER_MEMBERS_MAX] = {NULL};
+    ids[leader->id - 1] = name_of(leader);
+    ids[lags->id - 1] = name_of(lags);
+    ids[3] = "n7";
+    ids[4] = again;
+    ck_assert_ptr_nonnull(greet(lags, leader, "n7", 4, 0));
+    ck_assert_ptr_nonnull(greet(lags, leader, again, 5, 0));
+    hear_of(leader, lags, 1000, ids);
+    ck_assert_ptr_null(greet(lags, leader, "n7", 4, 4));
+    ck_assert_ptr_null(greet(lags, leader, again, 5, 5));
+    ck_assert_ptr_nonnull(greet(lags, leader, again, old_number, 0));
+    /* An older word changes nothing, and what votes count is for its own log to say. */
+    ids[3] = NULL;
+    hear_of(leader, lags, 999, ids);
+    ck_assert_ptr_null(greet(lags, leader, "n7", 4, 4));
+    ck_assert(!raft_driver_is_voter(&lags->replica.driver, 4) && raft_driver_is_voter(&lags->replica.driver, old_number));
+}
+END_TEST
+
+/* Empty nodes agree on a first start only if each of them counts all: one that answers so as to say who does not belong does not. */
+START_TEST(test_no_first_start_with_who_does_not_know_us)
+{
+    struct replica *replica = &group.nodes[1].replica;
+    struct peer_hello hello;
+
+    group_up(&group.nodes[1]);
+    for (uint64_t to = 0; to <= 1; to++) {
+        for (uint64_t from = 2; from <= GROUP_NODES; from++) {
+            replica_hello(replica, from, &hello);
+            hello.from = from;
+            hello.to = to;
+            snprintf(hello.self_id, sizeof hello.self_id, "n%d", (int)from - 1);
+            ck_assert_ptr_null(replica_check_hello(replica, &hello));
+            replica_peer_connected(replica, from, &hello);
+            ck_assert_int_eq(replica->phase, to == 1 && from == GROUP_NODES ? REPLICA_RUNNING : REPLICA_WAITING);
+        }
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("replica_membership");
@@ -609,6 +699,8 @@ int main(void)
     tcase_add_test(tcase, test_fills_up_to_what_it_was_told);
     tcase_add_test(tcase, test_mute_with_voters_of_yesterday);
     tcase_add_test(tcase, test_mute_with_a_change_that_was_cut);
+    tcase_add_test(tcase, test_lets_in_who_came_meanwhile);
+    tcase_add_test(tcase, test_no_first_start_with_who_does_not_know_us);
     tcase_add_loop_test(tcase, test_kill_at_each_step_of_a_change, 0, 4);
     tcase_add_loop_test(tcase, test_chance_of_changes_loses_nothing, 0, 10);
     suite_add_tcase(suite, tcase);

@@ -106,6 +106,52 @@ START_TEST(test_disjoint_on_all)
 }
 END_TEST
 
+/* Class A, power cut and damage: a kill on the way to the whole log does not take with it that the log's end may be gone. */
+START_TEST(test_kill_between_power_cut_and_repair)
+{
+    group.durability = DURABILITY_A;
+    group_all_up();
+    group_wait_leader(2000);
+    for (int i = 0; i < MESSAGES; i++)
+        group_must_send(group_leader(), i);
+    group_steps(4000); /* synced, and a checkpoint says so */
+    group_power_cut(&group.nodes[2]);
+    group_kill(&group.nodes[1]);
+    group_kill(&group.nodes[3]);
+    sim_env_corrupt(&group.nodes[2].sim, segment_of(&group.nodes[2]), 400, 4); /* early enough that a checkpoint says it was committed */
+    for (int starts = 0; starts < 2; starts++) {
+        group_up(&group.nodes[2]);
+        ck_assert_int_eq(group.nodes[2].replica.mute_reason, PEER_MUTE_DAMAGED);
+        ck_assert(group.nodes[2].replica.checkpoint.forgot);
+        group_kill(&group.nodes[2]);
+    }
+    group_up(&group.nodes[2]);
+    group_up(&group.nodes[1]); /* repairs it, and cannot lead alone */
+    for (int i = 0; i < 1000 && group.nodes[2].replica.mute_reason == PEER_MUTE_DAMAGED; i++)
+        group_step();
+    group_steps(500);
+    ck_assert_int_eq(group.nodes[2].replica.mute_reason, PEER_MUTE_UNCLEAN);
+    group_up(&group.nodes[3]);
+    expect_whole();
+}
+END_TEST
+
+/* A member that began alone, so that its dLegerPeers names nobody else, has others to mend its log all the same. */
+START_TEST(test_others_known_from_the_log)
+{
+    fill_and_kill(true, false);
+    sim_env_corrupt(&group.nodes[1].sim, segment_of(&group.nodes[1]), log_size(&group.nodes[1]) / 4, 4);
+    sim_env_corrupt(&group.nodes[1].sim, segment_of(&group.nodes[1]), log_size(&group.nodes[1]) * 3 / 4, 4);
+    group.alone = true;
+    group_up(&group.nodes[1]);
+    ck_assert_int_eq(group.nodes[1].replica.mute_reason, PEER_MUTE_DAMAGED);
+    group.alone = false;
+    group_up(&group.nodes[2]);
+    group_up(&group.nodes[3]);
+    expect_whole();
+}
+END_TEST
+
 /* The power fails before anything could be fetched: the next start knows as well as the one before that this was no interrupted write. */
 START_TEST(test_power_cut_before_repair)
 {
@@ -468,6 +514,8 @@ int main(void)
     tcase_add_checked_fixture(tcase, group_set_up, group_tear_down);
     tcase_add_loop_test(tcase, test_a_flip, 0, 60);
     tcase_add_loop_test(tcase, test_disjoint_on_all, 0, 12);
+    tcase_add_test(tcase, test_kill_between_power_cut_and_repair);
+    tcase_add_test(tcase, test_others_known_from_the_log);
     tcase_add_loop_test(tcase, test_power_cut_before_repair, 0, 5);
     tcase_add_test(tcase, test_killed_before_repair);
     tcase_add_test(tcase, test_power_cut_of_one_that_must_vote);
