@@ -88,8 +88,9 @@ void replica_answer_manifest(struct replica *replica, uint64_t from, const struc
     uint64_t now = replica_now_us(replica);
     struct buffer body;
 
-    /* Committed entries are the same everywhere, but a leader has all that are. */
-    if ((in->flags & PEER_FETCH_LEADERLESS) == 0 ? !replica->accepting : replica->phase != REPLICA_RUNNING || raft_driver_leader(&replica->driver) != 0)
+    /* Committed entries are the same everywhere, but a leader has all that are. Also one that does not accept yet: what it waits for may be this member. */
+    if ((in->flags & PEER_FETCH_LEADERLESS) == 0 ? !raft_driver_leads(&replica->driver)
+                                                 : replica->phase != REPLICA_RUNNING || raft_driver_leader(&replica->driver) != 0)
         return;
     if (serve->job.out || (serve->to != 0 && serve->to != from && !serve->whole && now < serve->used_us + REPLICA_SERVE_BUSY_US)) {
         out.flags = PEER_MANIFEST_BUSY;

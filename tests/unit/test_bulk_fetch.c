@@ -152,6 +152,23 @@ START_TEST(test_asks_again)
 }
 END_TEST
 
+/* The leader cannot commit anything of its term, so it does not accept, before the member has fetched what it lacks. */
+START_TEST(test_needed_for_the_majority)
+{
+    struct group_node *node = leave_behind(), *leader = group_leader();
+    group_kill(group_other(leader, node));
+    ck_assert_int_eq(group_send(leader, NULL, sent++), 0);
+    group_steps(20);
+    group_kill(leader);
+    group_up(leader);
+    group_up(node);
+    for (int i = 0; i < 30000 && !is_level(node); i++)
+        group_step();
+    ck_assert(is_level(node));
+    send_many(10);
+}
+END_TEST
+
 /* Without its vote file, with and without the rest. */
 START_TEST(test_lost_vote)
 {
@@ -432,6 +449,7 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_checked_fixture(tcase, set_up, group_tear_down);
     tcase_add_test(tcase, test_behind);
+    tcase_add_test(tcase, test_needed_for_the_majority);
     tcase_add_test(tcase, test_wiped);
     tcase_add_test(tcase, test_asks_again);
     tcase_add_test(tcase, test_lost_vote);
