@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "tests/sim/checker.h"
-#include "tests/sim/commit_log.h"
 #include "tests/sim/disk_fault.h"
+#include "tests/sim/members.h"
 
 const char *const chaos_names[CHAOS_KINDS] = {
     [CHAOS_KILL] = "kill",
@@ -41,6 +41,10 @@ const char *const chaos_names[CHAOS_KINDS] = {
     [CHAOS_OLD_COPY] = "old copy of the disk",
     [CHAOS_VOTE_TAKEN] = "vote taken",
     [CHAOS_VOTE_GIVEN] = "vote given",
+    [CHAOS_MEMBER_ADDED] = "member added",
+    [CHAOS_MEMBER_REMOVED] = "member removed",
+    [CHAOS_MEMBER_REPLACED] = "member replaced",
+    [CHAOS_PREFERRED] = "other preferred leaders",
 };
 
 static bool enabled[CHAOS_KINDS];
@@ -49,13 +53,25 @@ static uint64_t ends_at;
 
 static struct machine *any(void)
 {
-    return world.machines[chance((uint64_t)world.nodes) + 1];
+    struct machine *machine;
+    do {
+        machine = world.machines[chance((uint64_t)world.nodes) + 1];
+    } while (!machine->deployed);
+    return machine;
+}
+
+static int voters(void)
+{
+    int count = 0;
+    for (int i = 1; i <= world.nodes; i++)
+        count += checker_votes(i);
+    return count;
 }
 
 static bool another_wiped(const struct machine *machine)
 {
     for (int i = 1; i <= world.nodes; i++) {
-        if (world.machines[i]->wiped && world.machines[i] != machine)
+        if (world.machines[i]->wiped && world.machines[i] != machine && checker_belongs(i))
             return true;
     }
     return false;
@@ -174,17 +190,14 @@ static void hung_sync(struct machine *machine)
 
 static bool may_wipe(const struct machine *machine)
 {
-    if (world.nodes == 1 || another_wiped(machine) || (machine->forgetful && !machine->outcast))
+    if (!checker_belongs(machine->id) || another_wiped(machine) || (machine->forgetful && !machine->outcast))
         return false;
     /* A person does that only while the others are well, all of them: two wipes in a row would be one too many. */
-    int voters = 0;
-    for (int i = 1; i <= world.nodes; i++)
-        voters += i != machine->id && checker_votes(i);
-    if (voters < checker_majority() || checker_change_open())
+    if (voters() - checker_votes(machine->id) < checker_majority() || checker_change_open())
         return false;
     for (int i = 1; i <= world.nodes; i++) {
         struct machine *other = world.machines[i];
-        if (other != machine && (!machine_runs(other) || other->forgetful || other->outcast || other->paused || disk_fault_left(other)))
+        if (other != machine && checker_belongs(i) && (!machine_runs(other) || other->forgetful || other->outcast || other->paused || disk_fault_left(other)))
             return false;
     }
     return true;
@@ -200,14 +213,14 @@ static bool may_put_back(struct machine *machine)
     for (int i = 1; i <= world.nodes; i++) {
         struct machine *other = world.machines[i];
         const struct raft *raft = &other->replica.driver.raft;
-        if (other != machine && (other->doubtful || other->replica.votes.term < machine->granted_term || raft_state((struct raft *)(uintptr_t)raft) == RAFT_CANDIDATE))
+        if (other != machine && checker_belongs(i) && (other->doubtful || other->replica.votes.term < machine->granted_term || raft_state((struct raft *)(uintptr_t)raft) == RAFT_CANDIDATE))
             return false;
     }
     for (uint64_t index = 1; index <= last; index++) {
         int have = 0;
         for (int i = 1; i <= world.nodes; i++)
-            have += world.machines[i] != machine && checker_has_whole(world.machines[i], index);
-        if (have < world.majority)
+            have += world.machines[i] != machine && checker_votes(i) && checker_has_whole(world.machines[i], index);
+        if (have < checker_majority())
             return false;
     }
     return true;
@@ -228,54 +241,6 @@ static bool old_copy(struct machine *machine)
         machine_keep_copy(machine);
     restart_later(machine);
     return back;
-}
-
-/* ---- members ---- */
-
-static void on_changed(struct append_entry_request *request)
-{
-    free(request);
-}
-
-/* A member gets a vote or loses it: 3 that vote, 1, 3 again, 5, 3. */
-static bool change_member(struct machine *machine, enum dledger_member_action action)
-{
-    struct machine *leader = NULL;
-    struct error error;
-
-    for (int i = 1; i <= world.nodes; i++) {
-        struct machine *other = world.machines[i];
-        if (machine_runs(other) && other->replica.accepting && !other->stopping && !other->paused && checker_leads_newest(other))
-            leader = other;
-    }
-    for (int i = 1; i <= world.nodes && checker_votes(machine->id) != (action == DLEDGER_MEMBER_DEMOTE); i++)
-        machine = world.machines[machine->id % world.nodes + 1];
-    if (!world.changes_members || leader == NULL)
-        return false;
-    /* Those who vote then must be a majority that knows all it needs at its next start. */
-    int voters = 0, well = 0;
-    for (int i = 1; i <= world.nodes; i++) {
-        bool votes = checker_votes(i) && !(action == DLEDGER_MEMBER_DEMOTE && i == machine->id);
-        voters += votes;
-        well += votes && !world.machines[i]->forgetful && !disk_fault_left(world.machines[i]);
-    }
-    if (action == DLEDGER_MEMBER_DEMOTE && well <= voters / 2)
-        return false;
-    struct append_entry_request *request = calloc(1, sizeof *request);
-    assert(request != NULL);
-    request->done = on_changed;
-    machine_clock(leader);
-    uint32_t life = leader->life;
-    int rv = dledger_commit_log_change_member(commit_log_of(leader), action, machine->name, "", request, &error);
-    if (rv != 0)
-        free(request);
-    else
-        checker_change_begins(raft_driver_last(&leader->replica.driver));
-    assert(leader->life == life);
-    machine_after(leader);
-    TRACE(1, leader->id, "%s %s: %s", action == DLEDGER_MEMBER_DEMOTE ? "takes the vote of" : "gives a vote to", machine->name,
-          rv == 0 ? "begun" : error.message);
-    return rv == 0;
 }
 
 /* May come to nothing, or to something that is not counted, as a copy of a disk that is only made. */
@@ -307,12 +272,18 @@ static void one_fault(enum chaos_kind kind, uint8_t *node)
         kill_in_call(machine, true);
         break;
     case CHAOS_POWER_MINORITY:
-        for (int i = 0, k = machine->id; i < world.nodes - world.majority; i++, k = k % world.nodes + 1)
+        for (int i = 0, k = machine->id, left = voters() - checker_majority(); i < world.nodes && left > 0; i++, k = k % world.nodes + 1) {
+            if (!checker_votes(k))
+                continue;
             power_cut_at(world.machines[k], world.now + chance(10));
+            left--;
+        }
         break;
     case CHAOS_POWER_ALL:
-        for (int i = 1; i <= world.nodes; i++)
-            power_cut_at(world.machines[i], world.now + chance(10));
+        for (int i = 1; i <= world.nodes; i++) {
+            if (world.machines[i]->deployed)
+                power_cut_at(world.machines[i], world.now + chance(10));
+        }
         break;
     case CHAOS_STOP:
     case CHAOS_STOP_THEN_POWER:
@@ -396,6 +367,7 @@ static void one_fault(enum chaos_kind kind, uint8_t *node)
             return;
         machine_kill(machine);
         machine_wipe(machine);
+        members_name(machine, true);
         restart_later(machine);
         break;
     case CHAOS_TRANSFER:
@@ -404,10 +376,10 @@ static void one_fault(enum chaos_kind kind, uint8_t *node)
                 machine = world.machines[i];
         }
         *node = (uint8_t)machine->id;
-        if (!machine_runs(machine) || machine->paused || !raft_driver_leads(&machine->replica.driver) || machine == other)
+        if (!machine_runs(machine) || machine->paused || !raft_driver_leads(&machine->replica.driver) || machine_number_of(machine, other->id) == 0)
             return;
         machine_clock(machine);
-        raft_driver_transfer(&machine->replica.driver, (uint64_t)other->id);
+        raft_driver_transfer(&machine->replica.driver, machine_number_of(machine, other->id));
         machine_after(machine);
         break;
     case CHAOS_SNAPSHOT:
@@ -433,8 +405,18 @@ static void one_fault(enum chaos_kind kind, uint8_t *node)
         return;
     case CHAOS_VOTE_TAKEN:
     case CHAOS_VOTE_GIVEN:
-        if (!change_member(machine, kind == CHAOS_VOTE_TAKEN ? DLEDGER_MEMBER_DEMOTE : DLEDGER_MEMBER_PROMOTE))
+        if (!members_change_vote(machine, kind == CHAOS_VOTE_GIVEN))
             return;
+        break;
+    case CHAOS_MEMBER_ADDED:
+    case CHAOS_MEMBER_REMOVED:
+    case CHAOS_MEMBER_REPLACED:
+        if (!members_begin(kind, machine, node))
+            return;
+        break;
+    case CHAOS_PREFERRED:
+        for (int i = 1; i <= world.nodes; i++)
+            members_prefer(world.machines[i], other);
         break;
     case CHAOS_OLD_COPY:
         if (!old_copy(machine))
@@ -495,6 +477,7 @@ static void on_person(const struct world_event *event)
                 continue;
             machine_kill(machine);
             machine_wipe(machine);
+            members_name(machine, true);
         } else {
             machine_kill(machine);
         }
@@ -514,6 +497,9 @@ void chaos_begin(uint64_t until)
         enabled[i] = chance_of(kinds);
     for (int i = 0; i < CHAOS_KINDS && world.options.kinds != 0; i++)
         enabled[i] = world.options.kinds >> i & 1;
+    for (int i = CHAOS_VOTE_TAKEN; i <= CHAOS_MEMBER_REPLACED; i++)
+        enabled[i] = enabled[i] && world.changes_members;
+    members_init();
     gap_us = gaps[chance(4)];
     ends_at = until;
     world_at(world.now + chance(1 * SECOND), on_chaos, 0, 0, NULL, 0);

@@ -30,6 +30,7 @@ struct committed {
     uint8_t kind;
     bool applied;     /* somebody has, and the hash below is known */
     uint64_t call;    /* number of the client call, UINT64_MAX = none */
+    uint8_t members, voters; /* of the newest configuration up to here: a bit for each machine, the first one's is the lowest */
     int queue;        /* messages */
     int64_t queue_offset;
     uint64_t hash;    /* of the metadata behind it */
@@ -45,8 +46,8 @@ static uint64_t *queue_units[WORKLOAD_QUEUES]; /* Raft index of each committed m
 static uint64_t queue_count[WORKLOAD_QUEUES], queue_capacity[WORKLOAD_QUEUES];
 static uint64_t delayed_waiting; /* committed, not delivered */
 static uint64_t newest_term;     /* in which somebody led */
-static uint64_t voters_committed; /* a bit for each */
-static uint64_t configuration_last, change_last; /* Raft indexes: the newest committed one, the newest one that was asked for */
+static uint8_t founders;          /* a bit for each, as above */
+static uint64_t change_last;      /* Raft index of the newest change of the group that was asked for */
 static uint64_t last_loss; /* class A: last moment at which a majority had forgotten something, 0 = never */
 
 /* ---- tables that grow ---- */
@@ -72,8 +73,8 @@ void checker_init(void)
     leader_of_term_size = 0;
     last_loss = 0;
     delayed_waiting = newest_term = 0;
-    voters_committed = ((uint64_t)2 << world.nodes) - 2;
-    configuration_last = change_last = 0;
+    founders = (uint8_t)((1u << world.founders) - 1);
+    change_last = 0;
     known = NULL;
     committed = NULL;
     leader_of_term = NULL;
@@ -91,14 +92,34 @@ void checker_close(void)
         free(queue_units[i]);
 }
 
+static uint8_t members_committed(void)
+{
+    return committed_last == 0 ? founders : committed[committed_last].members;
+}
+
+static uint8_t voters_committed(void)
+{
+    return committed_last == 0 ? founders : committed[committed_last].voters;
+}
+
+bool checker_belongs(int node)
+{
+    return (members_committed() >> (node - 1) & 1) != 0;
+}
+
+int checker_members(void)
+{
+    return __builtin_popcount(members_committed());
+}
+
 bool checker_votes(int node)
 {
-    return (voters_committed >> node & 1) != 0;
+    return (voters_committed() >> (node - 1) & 1) != 0;
 }
 
 int checker_majority(void)
 {
-    return __builtin_popcountll(voters_committed) / 2 + 1;
+    return __builtin_popcount(voters_committed()) / 2 + 1;
 }
 
 void checker_change_begins(uint64_t index)
@@ -109,17 +130,22 @@ void checker_change_begins(uint64_t index)
 
 bool checker_change_open(void)
 {
-    return change_last > configuration_last;
+    return change_last > committed_last;
 }
 
-static uint64_t voters_in(const struct raft_configuration *configuration)
+/* The machines in it that have at least this role. */
+static uint8_t machines_in(const struct raft_configuration *configuration, bool voters)
 {
-    uint64_t voters = 0;
+    uint8_t machines = 0;
     for (unsigned i = 0; i < configuration->n; i++) {
-        if (configuration->servers[i].role == RAFT_VOTER)
-            voters |= (uint64_t)1 << configuration->servers[i].id;
+        const struct raft_server *server = &configuration->servers[i];
+        int machine = machine_named(server->address);
+        if (machine == 0)
+            violation(0, "%s stands in a configuration", server->address);
+        if (!voters || server->role == RAFT_VOTER)
+            machines |= (uint8_t)(1u << (machine - 1));
     }
-    return voters;
+    return machines;
 }
 
 uint64_t checker_committed(void)
@@ -171,13 +197,13 @@ static int forgetful_count(void)
 {
     int count = 0;
     for (int i = 1; i <= world.nodes; i++)
-        count += world.machines[i]->forgetful;
+        count += checker_votes(i) && world.machines[i]->forgetful;
     return count;
 }
 
 static void look_for_loss(void)
 {
-    if (world.class_b || forgetful_count() < world.majority)
+    if (world.class_b || forgetful_count() < checker_majority())
         return;
     if (last_loss == 0)
         TRACE(1, 0, "class A: a majority has lost power");
@@ -205,18 +231,34 @@ static void begins_to_forget(struct machine *machine)
     machine->acknowledged = machine->durable_checked = 0;
 }
 
+/* Who is no member any more was counted on by nobody when it was emptied; what it gave to others were votes of members that there were before. */
+static void begins_anew(struct machine *machine)
+{
+    free(machine->ghost);
+    machine->ghost = NULL;
+    machine->ghost_last = machine->ghost_acknowledged = 0;
+    machine->acknowledged = machine->durable_checked = 0;
+    machine->granted_term = 0;
+    machine->cut_above = UINT64_MAX;
+    machine->forgetful = machine->wiped = machine->doubtful = machine->outcast = machine->ran = machine->keys_may_lack = false;
+}
+
 void checker_forgets(struct machine *machine, bool wiped)
 {
+    if (wiped && !checker_belongs(machine->id)) {
+        begins_anew(machine);
+        return;
+    }
     if (!wiped && (world.class_b || machine->clean))
         return;
     begins_to_forget(machine);
     machine->wiped = machine->wiped || wiped;
     /* A candidacy ends with who stands: only what it gave to others can count once more. */
-    if (wiped && machine->granted_to == machine->id)
+    if (wiped && machine->granted_self)
         machine->granted_term = 0;
     if (wiped)
         machine->outcast = machine->ran = machine->keys_may_lack = false;
-    if (!world.class_b && forgetful_count() >= world.majority && (last_loss == 0 || world.now - last_loss > SECOND))
+    if (!world.class_b && forgetful_count() >= checker_majority() && (last_loss == 0 || world.now - last_loss > SECOND))
         world.stats->losses++;
     look_for_loss();
 }
@@ -421,6 +463,11 @@ static void roll_back(const struct machine *leader)
     }
 }
 
+static bool stands_in(const struct raft_configuration *configuration, int node)
+{
+    return (machines_in(configuration, true) >> (node - 1) & 1) != 0;
+}
+
 static void note_leader(struct machine *machine, uint64_t term)
 {
     uint64_t capacity = leader_of_term_size;
@@ -434,6 +481,12 @@ static void note_leader(struct machine *machine, uint64_t term)
     if (term > newest_term)
         newest_term = term;
     world.stats->elections++;
+    const struct raft *raft = &machine->replica.driver.raft;
+    bool votes = stands_in(&raft->configuration, machine->id);
+    if (!votes && raft->configuration_uncommitted_index != 0) /* it may lose its vote, and until then others may need it to stand */
+        votes = stands_in(&raft->configuration_committed, machine->id);
+    if (!votes)
+        violation(machine->id, "leads in term %llu without a vote", (unsigned long long)term);
     /* One that learns of its election late, when a later leader has committed something, may lack that. */
     if ((committed_last == 0 || committed[committed_last].term <= term) && !holds_committed(machine, committed_last)) {
         if (!checker_loss_excused(0))
@@ -501,15 +554,15 @@ static void note_committed(struct machine *machine, uint64_t index)
     struct ledger_entry header;
     const uint8_t *bytes = ledger_entry(&machine->replica.ledger, index - 1, &header);
     /* Who first takes it for committed is its leader, whose newest configuration counts, committed or not. */
-    uint64_t voters = voters_in(&machine->replica.driver.raft.configuration);
-    int majority = __builtin_popcountll(voters) / 2 + 1;
+    uint8_t voters = machines_in(&machine->replica.driver.raft.configuration, true);
+    int majority = __builtin_popcount(voters) / 2 + 1;
     int holders = 0;
 
     if (bytes == NULL)
         violation(machine->id, "committed entry %llu cannot be read", (unsigned long long)index);
     for (int i = 1; i <= world.nodes; i++) {
         struct machine *other = world.machines[i];
-        if ((voters >> i & 1) == 0)
+        if ((voters >> (i - 1) & 1) == 0)
             continue;
         if (on_medium(other, bytes, header.position, ledger_entry_size(&header)) ||
             (other->forgetful && index <= other->ghost_last && other->ghost[index].chain == header.chain_crc))
@@ -517,9 +570,12 @@ static void note_committed(struct machine *machine, uint64_t index)
     }
     if (holders < majority && index > 1) /* entry 1 is what each member writes by itself */
         violation(machine->id, "entry %llu is taken for committed, but %s on %d of %d only", (unsigned long long)index,
-                  world.class_b ? "durable" : "present", holders, __builtin_popcountll(voters));
+                  world.class_b ? "durable" : "present", holders, __builtin_popcount(voters));
     committed = grow(committed, &committed_capacity, index + 1, sizeof *committed);
+    uint8_t members = members_committed();
     committed[index] = (struct committed){
+        .members = members,
+        .voters = voters_committed(),
         .term = header.term,
         .position = header.position,
         .chain = header.chain_crc,
@@ -535,8 +591,11 @@ static void note_committed(struct machine *machine, uint64_t index)
         struct raft_configuration configuration;
         if (raft_configuration_decode(&encoded, &configuration) != 0)
             violation(machine->id, "committed configuration %llu is undecodable", (unsigned long long)index);
-        voters_committed = voters_in(&configuration);
-        configuration_last = index;
+        committed[index].members = machines_in(&configuration, false);
+        committed[index].voters = machines_in(&configuration, true);
+        world.stats->changes += index > 1;
+        world.stats->members_come += (uint64_t)__builtin_popcount(committed[index].members & (uint8_t)~members);
+        world.stats->members_go += (uint64_t)__builtin_popcount(members & (uint8_t)~committed[index].members);
         raft_configuration_close(&configuration);
     }
     if (header.kind == LEDGER_ENTRY_MESSAGE) {
@@ -584,8 +643,8 @@ static void starts_to_run(struct machine *machine)
      * checked for. */
     int without = 0;
     for (int i = 1; i <= world.nodes; i++)
-        without += world.machines[i]->forgetful || world.machines[i]->mute || !world.machines[i]->ran;
-    bool needed = !world.class_b && without >= world.majority;
+        without += checker_votes(i) && (world.machines[i]->forgetful || world.machines[i]->mute || !world.machines[i]->ran);
+    bool needed = !world.class_b && without >= checker_majority();
     machine->forgetful = false;
     machine->wiped = false;
     machine->doubtful = true;
@@ -665,7 +724,7 @@ void checker_started(struct machine *machine)
         acknowledged = 0;
     }
     /* What a damaged vote file no longer tells: a candidacy ended with the process that stood. */
-    if (machine->replica.votes.doubtful && machine->granted_to == machine->id)
+    if (machine->replica.votes.doubtful && machine->granted_self)
         machine->granted_term = 0;
     follow_log(machine);
     /* Whole, not only its newest entry. */
@@ -686,16 +745,19 @@ void checker_started(struct machine *machine)
                   (unsigned long long)machine->log_last);
 }
 
-static void check_vote(struct machine *machine, uint64_t term, int to)
+static void check_vote(struct machine *machine, uint64_t term, uint64_t to)
 {
     if (machine->granted_term == term && machine->granted_to != to)
-        violation(machine->id, "votes for n%d in term %llu, having voted for n%d", to - 1, (unsigned long long)term, machine->granted_to - 1);
+        violation(machine->id, "votes for member %llu in term %llu, having voted for %llu", (unsigned long long)to, (unsigned long long)term,
+                  (unsigned long long)machine->granted_to);
     if (term > machine->granted_term) {
         machine->granted_term = term;
         machine->granted_to = to;
+        machine->granted_self = to == machine->replica.id;
     }
-    if (!vote_on_medium(machine, term, (uint64_t)to))
-        violation(machine->id, "says that it votes for n%d in term %llu before that is durable", to - 1, (unsigned long long)term);
+    if (!vote_on_medium(machine, term, to))
+        violation(machine->id, "says that it votes for member %llu in term %llu before that is durable", (unsigned long long)to,
+                  (unsigned long long)term);
 }
 
 /* A follower tells the leader that it has everything up to there. */
@@ -734,11 +796,11 @@ void checker_sending(struct machine *machine, uint64_t to, const struct peer_mes
     switch (message->type) {
     case PEER_REQUEST_VOTE:
         if ((message->flags & PEER_VOTE_PRE) == 0)
-            check_vote(machine, message->vote.term, machine->id);
+            check_vote(machine, message->vote.term, machine->replica.id);
         break;
     case PEER_REQUEST_VOTE_RESULT:
         if ((message->flags & (PEER_VOTE_PRE | PEER_VOTE_GRANTED)) == PEER_VOTE_GRANTED)
-            check_vote(machine, message->vote_result.term, (int)to);
+            check_vote(machine, message->vote_result.term, to);
         break;
     case PEER_APPEND_ENTRIES:
         if (!vote_on_medium(machine, message->append.term, 0))
@@ -847,13 +909,36 @@ void checker_acknowledged(struct client_call *call)
 
 /* ---- the end ---- */
 
+static struct machine *first_member(void)
+{
+    int i = 1;
+    while (!checker_belongs(i))
+        i++;
+    return world.machines[i];
+}
+
+/* Who does not belong knows it, unless nobody whom it knows belongs either. */
+static bool stays_out(const struct machine *machine)
+{
+    const struct replica *replica = &machine->replica;
+    bool knows_members = false;
+    for (int number = 1; number <= DLEDGER_MEMBERS_MAX; number++)
+        knows_members = knows_members || (machine->numbers[number] != 0 && checker_belongs(machine->numbers[number]));
+    return !machine->up || (!machine->stopping && (replica->phase == REPLICA_REMOVED || replica->not_added || !knows_members));
+}
+
 bool checker_converged(void)
 {
-    const struct replica *first = &world.machines[1]->replica;
+    const struct replica *first = &first_member()->replica;
     int leaders = 0;
     for (int i = 1; i <= world.nodes; i++) {
         struct machine *machine = world.machines[i];
         struct replica *replica = &machine->replica;
+        if (!checker_belongs(i)) {
+            if (!stays_out(machine))
+                return false;
+            continue;
+        }
         if (!machine_runs(machine) || machine->stopping || machine->outcast || replica->driver.commit != raft_driver_last(&replica->driver) ||
             replica->applied != replica->driver.commit || replica->ledger.last_index != first->ledger.last_index ||
             replica->ledger.last_chain != first->ledger.last_chain || replica->gather_count > 0 || replica->pending_head != NULL ||
@@ -873,21 +958,21 @@ static uint64_t begin_of(const struct machine *machine)
 
 static void compare_logs(struct machine *machine)
 {
-    struct machine *first = world.machines[1];
+    struct machine *first = first_member();
     uint64_t end = first->replica.ledger.end_position;
     bool spoilt = world.stats->chaos[CHAOS_FLIP] + world.stats->chaos[CHAOS_STALE] + world.stats->chaos[CHAOS_MISDIRECTED] > 0;
     if (machine->replica.ledger.end_position != end)
-        violation(machine->id, "its log ends at another position than n0's");
+        violation(machine->id, "its log ends at another position than the first member's");
     uint64_t begin = begin_of(first) > begin_of(machine) ? begin_of(first) : begin_of(machine);
     if (machine->replica.ledger.trim_position != first->replica.ledger.trim_position && last_loss == 0)
-        violation(machine->id, "its log begins at %llu, n0's at %llu", (unsigned long long)machine->replica.ledger.trim_position,
+        violation(machine->id, "its log begins at %llu, the first member's at %llu", (unsigned long long)machine->replica.ledger.trim_position,
                   (unsigned long long)first->replica.ledger.trim_position);
     for (uint64_t at = begin; at < end; at += world.segment_size) {
         uint64_t sizes[2] = {0, 0};
         const uint8_t *a = segment_bytes(first, at, false, &sizes[0]);
         const uint8_t *b = segment_bytes(machine, at, false, &sizes[1]);
         if (a == NULL || b == NULL || sizes[0] != sizes[1] || (!spoilt && memcmp(a, b, sizes[0]) != 0))
-            violation(machine->id, "its segment at %llu differs from n0's", (unsigned long long)at);
+            violation(machine->id, "its segment at %llu differs from the first member's", (unsigned long long)at);
     }
     /* Nobody reads what fills the room behind the last entry of a segment, so what a disk does to it stays. */
     for (uint64_t i = 1; spoilt && i <= committed_last; i++) {
@@ -898,7 +983,7 @@ static void compare_logs(struct machine *machine)
         const uint8_t *others = segment_bytes(first, committed[i].position, false, &size);
         uint64_t offset = committed[i].position % world.segment_size;
         if (memcmp(bytes + offset, others + offset, committed[i].size) != 0)
-            violation(machine->id, "its entry %llu differs from n0's", (unsigned long long)i);
+            violation(machine->id, "its entry %llu differs from the first member's", (unsigned long long)i);
     }
 }
 
@@ -1097,6 +1182,8 @@ static void check_call(const struct client_call *call)
     if (call->rollback_acknowledged_at != 0 && call->delivered != 0 && last_loss == 0)
         violation(0, "call %llu, a half message, was acknowledged as rolled back and is delivered", n);
     struct machine *asked = world.machines[chance((uint64_t)world.nodes) + 1];
+    if (!checker_belongs(asked->id))
+        asked = first_member();
     if (call->committed != 0 && committed[call->committed].position >= asked->replica.ledger.trim_position && chance_of(30))
         check_key(asked, call);
 }
@@ -1119,17 +1206,19 @@ static void check_offsets(struct machine *machine)
 
 void checker_final(void)
 {
-    if (committed_last != world.machines[1]->log_last)
-        violation(0, "the logs end at %llu, %llu entries were committed", (unsigned long long)world.machines[1]->log_last,
+    if (committed_last != first_member()->log_last)
+        violation(0, "the logs end at %llu, %llu entries were committed", (unsigned long long)first_member()->log_last,
                   (unsigned long long)committed_last);
     for (int i = 1; i <= world.nodes; i++) {
         struct machine *machine = world.machines[i];
+        if (!checker_belongs(i))
+            continue;
         world.stats->trimmed += mapped_file_queue_begin(&machine->replica.ledger.data) / world.segment_size;
         for (uint64_t k = 1; k <= committed_last; k++) {
             if (!holds_committed(machine, k))
                 violation(machine->id, "entry %llu is not the committed one", (unsigned long long)k);
         }
-        if (i > 1)
+        if (machine != first_member())
             compare_logs(machine);
         check_queues(machine);
         check_offsets(machine);

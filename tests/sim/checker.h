@@ -1,5 +1,8 @@
 /* What must hold at every moment and at the end, seen from outside: the checker knows all disks, all answers and what was ever committed.
  *
+ * Majorities are counted by the configuration that holds: for a new entry the newest one in the log of whoever takes it for committed first, else the newest
+ * committed one.
+ *
  * Follows the safety properties of the Raft paper (figure 3) as raft-step's study checked them, and the invariants of store and queues.
  */
 #ifndef LEDGERMQ_TESTS_SIM_CHECKER_H
@@ -68,7 +71,9 @@ bool checker_has_whole(struct machine *machine, uint64_t index);
 bool checker_entries_at(uint64_t position, uint64_t size, uint64_t *first, uint64_t *last);
 uint64_t checker_end_position(uint64_t index); /* behind the committed entry, 0 for index 0 */
 
-/* The committed configuration: does this member vote, and how many make a majority? */
+/* The committed configuration, by machines: does this one belong to the group, does it vote, and how many make a majority? */
+bool checker_belongs(int node);
+int checker_members(void);
 bool checker_votes(int node);
 int checker_majority(void);
 /* A change of the members was begun, and whether it came to something is not known. */

@@ -132,7 +132,7 @@ static bool other_snapshot_does(struct machine *machine, const char *path)
 static bool may_hit(struct machine *machine, const struct block *block)
 {
     struct machine_damage damage;
-    if (!sim_env_at_rest(&machine->disk, block->path, block->offset, block->size))
+    if (!sim_env_at_rest(&machine->disk, block->path, block->offset, block->size) || !checker_belongs(machine->id))
         return false;
     if (!is_log(block->path))
         return machine->log_begin == 0 || strstr(block->path, "/metadata.") == NULL || other_snapshot_does(machine, block->path);
@@ -144,9 +144,9 @@ static bool may_hit(struct machine *machine, const struct block *block)
         int others = 0;
         for (int i = 1; i <= world.nodes; i++) {
             struct machine *other = world.machines[i];
-            others += other != machine && !other->forgetful && !other->outcast && checker_has_whole(other, index);
+            others += other != machine && checker_votes(i) && !other->forgetful && !other->outcast && checker_has_whole(other, index);
         }
-        if (others < world.majority)
+        if (others < checker_majority())
             return false;
     }
     return true;

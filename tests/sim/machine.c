@@ -257,6 +257,12 @@ void machine_init(struct machine *machine, int id)
 {
     machine->id = id;
     snprintf(machine->name, sizeof machine->name, "n%d", id - 1);
+    machine->deployed = id <= world.founders;
+    for (int i = 1, size = 0; i <= world.founders && machine->deployed; i++) {
+        char address[32];
+        machine_address(i, address);
+        size += snprintf(machine->peers + size, sizeof machine->peers - (size_t)size, "%s%s", i == 1 ? "" : ";", address);
+    }
     sim_env_init(&machine->disk, world.seed * 16 + (uint64_t)id, NULL);
     machine->disk.clock = &machine->disk.own_clock;
     machine->disk.writeback_per_mille = (uint32_t)chance(30);
@@ -276,10 +282,30 @@ void machine_close(struct machine *machine)
     free(machine->ghost);
 }
 
+int machine_named(const char *name)
+{
+    int id = name[0] == 'n' && name[1] >= '0' && name[1] <= '9' && (name[2] == '\0' || name[2] == '-') ? name[1] - '0' + 1 : 0;
+    return id <= world.nodes ? id : 0;
+}
+
+void machine_address(int id, char out[32])
+{
+    snprintf(out, 32, "n%d-h:%d", id - 1, id);
+}
+
+uint64_t machine_number_of(const struct machine *machine, int other)
+{
+    for (uint64_t number = 1; number <= DLEDGER_MEMBERS_MAX; number++) {
+        if (machine->numbers[number] == other)
+            return number;
+    }
+    return 0;
+}
+
 static void on_start(const struct world_event *event)
 {
     struct machine *machine = world.machines[event->node];
-    if (!machine->up && machine->life == event->life && !machine->keep_down)
+    if (machine->deployed && !machine->up && machine->life == event->life && !machine->keep_down)
         machine_start(machine);
 }
 
@@ -399,14 +425,12 @@ static void close_broker(struct machine *machine)
 
 void machine_start(struct machine *machine)
 {
-    static const char *const peers[] = {
-        NULL, "n0-h:1", NULL, "n0-h:1;n1-h:2;n2-h:3", NULL, "n0-h:1;n1-h:2;n2-h:3;n3-h:4;n4-h:5",
-    };
     struct dledger_options options = {
         .cluster = "C",
         .group = "g",
         .self_id = machine->name,
-        .peers = peers[world.nodes],
+        .peers = machine->peers,
+        .preferred_leaders = machine->preferred,
         .dir = ROOT,
         .segment_size = world.segment_size,
         .index_file_size = world.index_file_size,
@@ -427,6 +451,7 @@ void machine_start(struct machine *machine)
     struct sim_fault fault = machine->disk.fault; /* chaos may want the start itself to fail */
 
     assert(!machine->up);
+    memcpy(machine->preferred, machine->preferred_next, sizeof machine->preferred);
     sim_env_restart(&machine->disk);
     if (fault.kill || chance_of(300))
         machine->disk.fault = fault;
@@ -627,11 +652,13 @@ static void on_stop_step(const struct world_event *event)
         return;
     }
     if (!machine->transferred) {
-        if (raft_driver_leads(&replica->driver) && world.now - machine->stop_since < STOP_TRANSFER_MS) {
+        uint64_t lag;
+        if (raft_driver_leads(&replica->driver) && replica_successor(replica, &lag) >= 0 && world.now - machine->stop_since < STOP_TRANSFER_MS) {
             if (raft_transferee(&replica->driver.raft) == 0) {
                 int to = (int)chance((uint64_t)world.nodes) + 1;
-                if (to != machine->id && machine->links[to].connection != NULL)
-                    raft_driver_transfer(&replica->driver, (uint64_t)to);
+                uint64_t number = machine_number_of(machine, to);
+                if (number != 0 && machine->links[to].connection != NULL)
+                    raft_driver_transfer(&replica->driver, number);
             }
             machine_after(machine);
             return;
@@ -703,6 +730,10 @@ static bool turn(struct machine *machine)
     if (machine->disk.dead)
         return false;
     checker_machine(machine);
+    if (machine->members_seen != machine->replica.members_version) {
+        machine->members_seen = machine->replica.members_version;
+        network_members_changed(machine);
+    }
     if (machine->greet_wanted) {
         machine->greet_wanted = false;
         network_greet(machine);

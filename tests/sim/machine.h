@@ -35,8 +35,11 @@ struct machine_damage { /* entries, Raft indexes */
 #define MACHINE_ELECTION_MS 300
 
 struct machine {
-    int id; /* = Raft id */
+    int id; /* of the machine; the Raft id of its member is for the group to say */
     char name[16];
+    char peers[128];    /* its dLegerPeers */
+    char preferred[64], preferred_next[64]; /* preferredLeaderIds: of this process, of the next one */
+    bool deployed;      /* a person has begun to use it */
     struct sim_env disk;
     struct replica replica;
     struct log_view view;
@@ -57,6 +60,7 @@ struct machine {
     uint64_t wake_at;   /* UINT64_MAX = not planned */
     uint64_t busy_until;
     bool greet_wanted;
+    uint64_t members_seen; /* replica.members_version */
     bool stopping, transferred;
     uint64_t stop_since;
     bool clean; /* stopped cleanly, not started since */
@@ -80,7 +84,8 @@ struct machine {
     uint32_t old_damaged_count;
     uint64_t old_vouched;
 
-    struct network_link links[WORLD_NODES_MAX + 1];
+    struct network_link links[WORLD_NODES_MAX + 1]; /* by machine */
+    int numbers[DLEDGER_MEMBERS_MAX + 1]; /* the machine that has this Raft id, for all that this one knows; 0 = none */
 
     /* ---- checker ---- */
     struct log_seen *log; /* [1..log_last] */
@@ -104,8 +109,8 @@ struct machine {
     uint64_t failed_at;
     uint32_t stored_life; /* term and vote that were found on the medium in this life */
     uint64_t stored_term, stored_vote;
-    uint64_t granted_term;
-    int granted_to;
+    uint64_t granted_term, granted_to; /* the newest vote, for a Raft id */
+    bool granted_self;
 };
 
 /* Makes a broker's parts on a log, for a member or for a rebuild from its log. */
@@ -129,6 +134,12 @@ void machine_hurry(struct machine *machine);
 void machine_resume(struct machine *machine);
 /* The directory is emptied by a person. */
 void machine_wipe(struct machine *machine);
+/* The machine of that name, which may have an address behind it; 0 = none. */
+int machine_named(const char *name);
+/* ID-HOST:PORT of a machine, for dLegerPeers. */
+void machine_address(int id, char out[32]);
+/* Raft id that this machine knows another one by, 0 = none. */
+uint64_t machine_number_of(const struct machine *machine, int other);
 /* A person keeps a copy of the disk of a machine that is down / puts it back. */
 void machine_keep_copy(struct machine *machine);
 void machine_put_copy_back(struct machine *machine);

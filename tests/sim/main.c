@@ -49,6 +49,8 @@ static void print_stats(const struct world_stats *s)
            U(s->bits_flipped), U(s->connections), U(s->power_cuts), U(s->torn_pages), U(s->lost_names));
     printf("class A: a majority without power %llu times, acknowledged and lost thereby %llu; runs without a bare majority %llu, that wait for a person %llu\n",
            U(s->losses), U(s->excused), U(s->runs_without_bare_majority), U(s->runs_that_wait_for_a_person));
+    printf("changes of the group %llu: members come %llu, go %llu; who is no member is refused %llu times\n", U(s->changes), U(s->members_come),
+           U(s->members_go), U(s->greetings_refused));
     printf("progress after faults, every half second:");
     for (int i = 0; i < WORLD_PROGRESS_STEPS; i++)
         printf(" %llu", U(s->progress[i]));

@@ -13,6 +13,8 @@
 #define BACKOFF_MIN (20 * MS)
 #define BACKOFF_MAX (500 * MS)
 #define RETRANSMIT (1 * SECOND)   /* of a packet that opens a connection */
+#define KNOCK (1 * SECOND)        /* without a connection: then those with lower numbers are dialled too */
+#define YOUNG (200 * MS)
 #define KEEPALIVE_MIN (5 * SECOND) /* an end that sends nothing learns so late that the other machine is gone */
 #define KEEPALIVE_MAX (15 * SECOND)
 
@@ -37,6 +39,8 @@ struct connection {
     uint32_t life[2];
     bool open[2];
     bool greeted[2];
+    uint64_t member[2];   /* Raft id by which that end knows the other one, 0 = not yet */
+    uint64_t born;
     bool silent[2];       /* the other end vanished without a word */
     struct queue flying[2]; /* towards that end */
     struct queue arrived[2];
@@ -197,8 +201,8 @@ static void send_on(struct connection *connection, int from_end, const struct pe
 
 void network_send(struct machine *machine, uint64_t to, const struct peer_message *message, const uint8_t *body, uint32_t size)
 {
-    assert(to >= 1 && to <= (uint64_t)world.nodes);
-    struct connection *connection = machine->links[to].connection;
+    assert(to >= 1 && to <= DLEDGER_MEMBERS_MAX);
+    struct connection *connection = machine->numbers[to] == 0 ? NULL : machine->links[machine->numbers[to]].connection;
     if (connection == NULL) {
         world.stats->messages_lost++;
         return;
@@ -217,7 +221,7 @@ static void send_hello(struct connection *connection, int from_end)
     struct peer_message message = {.type = PEER_HELLO};
     struct buffer body;
 
-    replica_hello(&at_end(connection, from_end)->replica, (uint64_t)connection->side[1 - from_end], &hello);
+    replica_hello(&at_end(connection, from_end)->replica, connection->member[from_end], &hello);
     buffer_init(&body, 0);
     peer_hello_encode(&hello, &body);
     assert(!body.failed);
@@ -238,8 +242,11 @@ static void on_gone(const struct world_event *event)
         world_at(world.now + 20 * MS, on_gone, event->node, event->life, NULL, event->value);
         return;
     }
+    uint64_t number = machine_number_of(machine, (int)event->value);
+    if (number == 0)
+        return;
     machine_clock(machine);
-    replica_peer_gone(&machine->replica, event->value);
+    replica_peer_gone(&machine->replica, number);
     machine_after(machine);
 }
 
@@ -297,11 +304,15 @@ static void machine_loses(struct machine *machine, struct connection *connection
             plan_dial(machine, other, world.now + link->backoff_us);
         return;
     }
-    replica_peer_lost(&machine->replica, (uint64_t)other);
+    replica_peer_lost(&machine->replica, connection->member[end]);
     link->backoff_us = BACKOFF_MIN;
-    if (end == 0)
-        plan_dial(machine, other, world.now + 100);
-    else if (refuses(machine->id, other))
+    link->seen_at = world.now;
+    plan_dial(machine, other, world.now + (world.now - connection->born < YOUNG ? BACKOFF_MIN : 100));
+    if (machine->replica.id < connection->member[end])
+        return;
+    if (world.now - connection->born < YOUNG)
+        return; /* the other end may not want us yet */
+    if (refuses(machine->id, other))
         world_at(world.now + 100 + chance(world.latency_us), on_gone, machine->id, machine->life, NULL, (uint64_t)other);
 }
 
@@ -376,9 +387,16 @@ static void on_dial(const struct world_event *event)
     struct network_link *link = &machine->links[to];
     if (!machine_alive(machine) || machine->life != event->life)
         return;
-    link->dial_planned = false;
-    if (link->connection != NULL || link->dialing != NULL)
+    uint64_t number = machine_number_of(machine, to);
+    if (world.now != link->dial_at)
+        return; /* planned anew meanwhile */
+    link->dial_at = UINT64_MAX;
+    if (link->connection != NULL || link->dialing != NULL || number == 0 || machine->replica.phase == REPLICA_REMOVED)
         return;
+    if (number < machine->replica.id && world.now < link->seen_at + KNOCK) { /* it dials us */
+        plan_dial(machine, to, link->seen_at + KNOCK);
+        return;
+    }
     if (machine->paused) {
         plan_dial(machine, to, world.now + 20 * MS);
         return;
@@ -392,7 +410,7 @@ static void on_dial(const struct world_event *event)
         plan_dial(machine, to, world.now + link->backoff_us);
         link->backoff_us = link->backoff_us * 2 > BACKOFF_MAX ? BACKOFF_MAX : link->backoff_us * 2;
         machine_clock(machine);
-        replica_peer_gone(&machine->replica, (uint64_t)to);
+        replica_peer_gone(&machine->replica, number);
         machine_after(machine);
         return;
     }
@@ -404,6 +422,8 @@ static void on_dial(const struct world_event *event)
     connection->life[0] = machine->life;
     connection->life[1] = other->life;
     connection->open[0] = connection->open[1] = true;
+    connection->member[0] = number;
+    connection->born = world.now;
     connection->next = connections;
     connections = connection;
     link->dialing = connection;
@@ -416,19 +436,52 @@ static void on_dial(const struct world_event *event)
 static void plan_dial(struct machine *machine, int to, uint64_t at)
 {
     struct network_link *link = &machine->links[to];
-    if (link->dial_planned || !machine_alive(machine))
+    if (at < world.now)
+        at = world.now;
+    if (at >= link->dial_at || !machine_alive(machine))
         return;
-    link->dial_planned = true;
+    link->dial_at = at;
     world_at(at, on_dial, machine->id, machine->life, NULL, (uint64_t)to);
 }
 
 void network_begin(struct machine *machine)
 {
     memset(machine->links, 0, sizeof machine->links);
+    memset(machine->numbers, 0, sizeof machine->numbers);
     for (int i = 1; i <= world.nodes; i++)
-        machine->links[i].backoff_us = BACKOFF_MIN;
-    for (int i = machine->id + 1; i <= world.nodes; i++)
-        plan_dial(machine, i, world.now + chance(20 * MS));
+        machine->links[i] = (struct network_link){.backoff_us = BACKOFF_MIN, .dial_at = UINT64_MAX, .seen_at = world.now};
+    machine->members_seen = machine->replica.members_version;
+    network_members_changed(machine);
+}
+
+/* Whoever has this number now is not the one that these connections are with. */
+static void forget_number(struct machine *machine, uint64_t number)
+{
+    for (struct connection *connection = connections; connection != NULL; connection = connection->next) {
+        for (int end = 0; end < 2; end++) {
+            if (connection->side[end] == machine->id && connection->open[end] && connection->life[end] == machine->life && connection->member[end] == number)
+                machine_loses(machine, connection, true);
+        }
+    }
+}
+
+void network_members_changed(struct machine *machine)
+{
+    for (uint64_t number = 1; number <= DLEDGER_MEMBERS_MAX; number++) {
+        const struct dledger_member *member = &machine->replica.members[number - 1];
+        int is = member->raft_id == 0 || member->self ? 0 : machine_named(member->id);
+        if (is == machine->numbers[number])
+            continue;
+        if (machine->numbers[number] != 0)
+            forget_number(machine, number);
+        machine->numbers[number] = is;
+        if (is == 0)
+            continue;
+        struct network_link *link = &machine->links[is];
+        link->backoff_us = BACKOFF_MIN;
+        link->seen_at = world.now;
+        plan_dial(machine, is, world.now + chance(20 * MS));
+    }
 }
 
 /* ---- receiving ---- */
@@ -442,11 +495,27 @@ static void receive_hello(struct machine *machine, struct connection *connection
     if (peer_hello_decode(&hello, body) != 0)
         violation(machine->id, "a hello is undecodable");
     replica_hear_configuration(&machine->replica, &hello);
+    network_members_changed(machine);
+    if (!connection->open[end])
+        return;
     const char *why = replica_check_hello(&machine->replica, &hello);
-    if (why != NULL)
-        violation(machine->id, "a hello is refused: %s", why);
+    if (why != NULL && !connection->greeted[end] && end == 1)
+        send_hello(connection, end); /* who is no member hears it from us */
+    if (why == NULL && connection->member[end] != 0 && connection->member[end] != hello.from)
+        why = "another member answers at this address";
+    if (why != NULL) {
+        if (!world.changes_members)
+            violation(machine->id, "a hello is refused: %s", why);
+        TRACE(2, machine->id, "refuses n%d: %s", other - 1, why);
+        world.stats->greetings_refused++;
+        link->backoff_us = BACKOFF_MAX;
+        machine_loses(machine, connection, false);
+        return;
+    }
     if (!connection->greeted[end]) {
         connection->greeted[end] = true;
+        connection->member[end] = hello.from;
+        machine->numbers[hello.from] = other;
         struct connection *old = link->connection;
         link->connection = connection;
         if (old != NULL && old != connection)
@@ -458,7 +527,7 @@ static void receive_hello(struct machine *machine, struct connection *connection
         if (end == 1)
             send_hello(connection, end);
     }
-    replica_peer_connected(&machine->replica, (uint64_t)other, &hello);
+    replica_peer_connected(&machine->replica, hello.from, &hello);
 }
 
 static void receive(struct machine *machine, struct connection *connection, int end, const struct wire *wire)
@@ -474,7 +543,7 @@ static void receive(struct machine *machine, struct connection *connection, int 
     if (message.type == PEER_HELLO)
         receive_hello(machine, connection, end, slice_of(wire->body, wire->size));
     else
-        replica_receive(&machine->replica, (uint64_t)connection->side[1 - end], &message, wire->body);
+        replica_receive(&machine->replica, connection->member[end], &message, wire->body);
 }
 
 bool network_handle_one(struct machine *machine)
@@ -532,7 +601,8 @@ void network_break(int a, int b)
 void network_delay(int a, int b, uint64_t us)
 {
     for (struct connection *connection = connections; connection != NULL; connection = connection->next) {
-        if (connection->side[0] != (a < b ? a : b) || connection->side[1] != (a < b ? b : a))
+        bool it = (connection->side[0] == a && connection->side[1] == b) || (connection->side[0] == b && connection->side[1] == a);
+        if (!it)
             continue;
         int end = (int)chance(2);
         for (struct wire *wire = connection->flying[end].head; wire != NULL; wire = wire->next)

@@ -1,6 +1,7 @@
 /* Connections between machines as TCP gives them: one per pair, bytes in order or not at all, in both directions at once. What is in flight may be
  * late by seconds; a connection breaks with the loss of a last part of what was unsent; its ends learn of it at different times, or only when they
- * send. Follows dledger/peer.c in who dials, greets, replaces and asks.
+ * send. Follows dledger/peer.c in who dials, knocks, greets, refuses,
+ * replaces and asks.
  */
 #ifndef LEDGERMQ_TESTS_SIM_NETWORK_H
 #define LEDGERMQ_TESTS_SIM_NETWORK_H
@@ -16,10 +17,11 @@ struct network_link { /* of one machine to one other */
     struct connection *connection; /* greeted */
     struct connection *dialing;
     uint64_t backoff_us;
-    bool dial_planned;
+    uint64_t dial_at; /* UINT64_MAX = not planned */
+    uint64_t seen_at; /* when a connection was there last */
 };
 
-/* A process begins: nothing is connected, those with higher ids are dialled. */
+/* A process begins: nothing is connected, members with higher numbers are dialled. */
 void network_begin(struct machine *machine);
 /* A process ends. silent: the machine lost power, so nobody is told. */
 void network_end(struct machine *machine, bool silent);
@@ -27,6 +29,8 @@ void network_end(struct machine *machine, bool silent);
 void network_send(struct machine *machine, uint64_t to, const struct peer_message *message, const uint8_t *body, uint32_t size);
 void network_cut_unsent(struct machine *machine);
 void network_greet(struct machine *machine);
+/* Members came, went or got other numbers. */
+void network_members_changed(struct machine *machine);
 
 /* Something has arrived: handles one thing of a random connection. False: there is nothing. */
 bool network_handle_one(struct machine *machine);

@@ -1,4 +1,4 @@
-/* A run: machines start, clients send, things break for a while (1); then what is broken is mended, first with a bare majority up (2), then with all
+/* A run: machines start, clients send, things break and members come and go for a while (1); then what is broken is mended, first with a bare majority up (2), then with all
  * (3): there must be progress within a bounded time. When the clients have ended all must become alike (4), and stay so over a last restart of
  * everything (5). */
 #include "tests/sim/world.h"
@@ -175,7 +175,7 @@ void violation(int node, const char *format, ...)
     va_start(args, format);
     vfprintf(stderr, format, args);
     va_end(args);
-    fprintf(stderr, " (%d nodes, class %c)\n", world.nodes, world.class_b ? 'B' : 'A');
+    fprintf(stderr, " (%d nodes at first, class %c)\n", world.founders, world.class_b ? 'B' : 'A');
     tell_machines();
     world.stats->failed++;
     fflush(stderr);
@@ -208,7 +208,13 @@ static void draw_style(void)
         world.body_max = 20000;
     }
     /* In class A a power cut of few could be one of all that vote at that moment. */
-    world.changes_members = world.class_b && world.nodes > 1 && chance_of(400);
+    world.changes_members = world.class_b && chance_of(400);
+    if (world.changes_members) {
+        static const int founders[] = {1, 3, 3, 3, 5};
+        int drawn = founders[chance(5)];
+        world.founders = world.options.nodes != 0 ? world.options.nodes : drawn;
+        world.nodes = (world.founders < 3 ? 3 : world.founders) + 2;
+    }
     world.scrub_rate = chance_of(500) ? 64 << 10 : 1 << 20;
 }
 
@@ -217,7 +223,7 @@ static void start_all(void)
     for (int i = 1; i <= world.nodes; i++) {
         struct machine *machine = world.machines[i];
         machine->keep_down = false;
-        if (!machine->up)
+        if (machine->deployed && !machine->up)
             machine_start_at(machine, world.now + chance(200 * MS));
     }
 }
@@ -233,6 +239,8 @@ static bool all_remember(void)
 {
     for (int i = 1; i <= world.nodes; i++) {
         struct machine *machine = world.machines[i];
+        if (!checker_belongs(i))
+            continue;
         if (!machine->ran || machine->forgetful || machine->doubtful || machine->outcast || disk_fault_left(machine))
             return false;
     }
@@ -246,16 +254,31 @@ static bool waits_for_a_person(void)
     int remember = 0;
 
     for (int i = 1; i <= world.nodes; i++)
-        remember += !world.machines[i]->forgetful && !world.machines[i]->outcast;
-    return !world.class_b && remember < world.majority;
+        remember += checker_votes(i) && !world.machines[i]->forgetful && !world.machines[i]->outcast;
+    return !world.class_b && remember < checker_majority();
+}
+
+/* What it needs next is deleted by another member. */
+static bool one_is_left_behind(void)
+{
+    uint64_t begin = 0, least = UINT64_MAX;
+    for (int i = 1; i <= world.nodes; i++) {
+        const struct machine *machine = world.machines[i];
+        if (!checker_belongs(i))
+            continue;
+        begin = machine->log_begin > begin ? machine->log_begin : begin;
+        least = machine->log_last < least ? machine->log_last : least;
+    }
+    return least < begin;
 }
 
 /* False: the run ends here, since nobody is there to help. */
 static bool expect_progress(const char *when)
 {
     uint64_t within = all_remember() ? PROGRESS_MAX : PROGRESS_MAX_A;
-    /* Where few vote no other one can be elected while one of them is on its way through a stop and a start. */
-    if (world.changes_members && within < 2 * PROGRESS_MAX)
+    /* Where few vote no other one can be elected while one of them is on its way through a stop and a start; nor where one has to fetch a log first, with which
+     * it begins anew. */
+    if ((world.changes_members || one_is_left_behind()) && within < 2 * PROGRESS_MAX)
         within = 2 * PROGRESS_MAX;
     uint64_t began = world.now;
     bool healthy = all_remember();
@@ -282,7 +305,7 @@ static void bare_majority(void)
 
     for (int i = 1; i <= world.nodes; i++) {
         struct machine *machine = world.machines[i];
-        if (machine->ran && !machine->mute && !machine->forgetful && !machine->doubtful && !machine->outcast && !disk_fault_left(machine))
+        if (checker_belongs(i) && machine->ran && !machine->mute && !machine->forgetful && !machine->doubtful && !machine->outcast && !disk_fault_left(machine))
             chosen[count++] = i;
     }
     /* While a change is on its way nobody may say which members make a majority: the two configurations may need different ones. */
@@ -305,6 +328,8 @@ static void bare_majority(void)
         votes += checker_votes(chosen[enough++]);
     for (int i = 1; i <= world.nodes; i++) {
         bool up = false;
+        if (!checker_belongs(i))
+            continue; /* it may try to disturb */
         for (int k = 0; k < count; k++)
             up = up || (chosen[k] == i && k < enough);
         if (up && !world.machines[i]->up)
@@ -378,11 +403,11 @@ void world_run(uint64_t seed, const struct world_options *options, struct world_
     world.now = 100 * SECOND;
     uint64_t nodes = chance_of(700) ? 3 : 5;
     bool class_b = chance_of(600);
-    world.nodes = options->nodes != 0 ? options->nodes : (int)nodes;
-    world.majority = world.nodes / 2 + 1;
+    world.founders = world.nodes = options->nodes != 0 ? options->nodes : (int)nodes;
     world.class_b = options->durability != 0 ? options->durability == 'B' : class_b;
     draw_style();
-    TRACE(1, 0, "%d nodes, class %c, segments of %llu KiB, latency %llu us, sync %llu us, a call every %llu us", world.nodes,
+    TRACE(1, 0, "%d nodes%s, class %c, segments of %llu KiB, latency %llu us, sync %llu us, a call every %llu us", world.founders,
+          world.changes_members ? " at first" : "",
           world.class_b ? 'B' : 'A', (unsigned long long)world.segment_size >> 10, (unsigned long long)world.latency_us,
           (unsigned long long)world.sync_us, (unsigned long long)world.send_gap_us);
 

@@ -10,7 +10,8 @@
 
 #include "store/seeded_bug.h"
 
-#define WORLD_NODES_MAX 5
+#define WORLD_NODES_MAX 7
+#define WORLD_MEMBERS_MAX 5 /* of a group; the others were members once, or will be */
 #define MS 1000ull
 #define SECOND 1000000ull
 
@@ -46,6 +47,10 @@ enum chaos_kind {
     CHAOS_OLD_COPY,
     CHAOS_VOTE_TAKEN,
     CHAOS_VOTE_GIVEN,
+    CHAOS_MEMBER_ADDED,
+    CHAOS_MEMBER_REMOVED,
+    CHAOS_MEMBER_REPLACED,
+    CHAOS_PREFERRED,
     CHAOS_KINDS
 };
 extern const char *const chaos_names[CHAOS_KINDS];
@@ -64,6 +69,7 @@ struct world_stats {
     uint64_t excused;   /* acknowledged messages lost thereby */
     uint64_t power_cuts, torn_pages, lost_names, failed_members;
     uint64_t runs_without_bare_majority, runs_that_wait_for_a_person;
+    uint64_t changes, members_come, members_go, greetings_refused; /* of the group that were committed; hellos of who is no member */
     uint64_t progress[WORLD_PROGRESS_STEPS]; /* how often sends were acknowledged within so many half seconds after the faults, all members remembering */
     uint64_t chaos[CHAOS_KINDS];
 };
@@ -107,8 +113,8 @@ struct world {
     uint64_t now; /* microseconds */
     struct world_options options;
     bool class_b;
-    int nodes;
-    int majority;
+    int nodes;    /* machines, members of the group or not */
+    int founders; /* those of the first start: the first ones */
     struct machine *machines[WORLD_NODES_MAX + 1];
     struct world_stats *stats;
     struct world_schedule *schedule;
@@ -125,7 +131,7 @@ struct world {
     uint64_t scrub_rate;      /* bytes per second that are read through */
     uint64_t send_gap_us;     /* between client calls, on average */
     uint32_t body_max;
-    bool changes_members;     /* votes are taken and given */
+    bool changes_members;     /* members come and go, votes are taken and given */
     bool gives_up_halves;     /* that nobody decides, after a second */
     bool trims; /* the log's beginning is deleted now and then */
     bool cut[WORLD_NODES_MAX + 1][WORLD_NODES_MAX + 1]; /* from, to */
