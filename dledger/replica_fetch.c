@@ -119,6 +119,10 @@ void replica_receive_fetched(struct replica *replica, uint64_t from, const struc
             replica_fail(replica, &error);
             return;
         }
+        /* It may have acknowledged what is cut: if it dies before it has that again, its log is not all that it ever had. */
+        replica->checkpoint.forgot = true;
+        if (!replica_save_forgot(replica))
+            return;
         rv = ledger_truncate(ledger, replica->applied);
     } else if (in->count > 0) {
         if (ledger_check_run(ledger, run, in->body_size, in->count, last, ledger->last_term, ledger->end_position, ledger->last_chain,

@@ -153,7 +153,7 @@ void replica_slow_tick(struct replica *replica, uint64_t now);
 bool replica_is_slow(const struct replica *replica);
 
 /* Keeps `forgot` as it is now, at once where possible: a restart within the next second must know it. */
-void replica_save_forgot(struct replica *replica);
+bool replica_save_forgot(struct replica *replica); /* false: later */
 
 /* ---- replica_membership.c ---- */
 /* dLegerPeers; numbers by place until a log or another member knows better. */

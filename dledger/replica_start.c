@@ -64,13 +64,15 @@ static int save_now(struct replica *replica, struct checkpoint *checkpoint, stru
     return checkpoint_save(checkpoint, replica->env, path, error);
 }
 
-void replica_save_forgot(struct replica *replica)
+bool replica_save_forgot(struct replica *replica)
 {
     struct error ignored;
 
     replica_fill_checkpoint(replica, &replica->checkpoint);
-    if (save_now(replica, &replica->checkpoint, &ignored) != 0)
-        replica->checkpoint_dirty = true;
+    if (save_now(replica, &replica->checkpoint, &ignored) == 0)
+        return true;
+    replica->checkpoint_dirty = true;
+    return false;
 }
 
 int replica_start_driver(struct replica *replica, raft_index committed, struct error *error)

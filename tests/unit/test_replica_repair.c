@@ -136,6 +136,49 @@ START_TEST(test_kill_between_power_cut_and_repair)
 }
 END_TEST
 
+static uint64_t cuts;
+
+static bool up_to_the_cut(uint64_t from, uint64_t to, const struct peer_message *message)
+{
+    (void)from;
+    return to != cuts || message->type != PEER_FETCH_RESULT || message->flags == 1; /* another entry stands there in the leader's log */
+}
+
+/* Without its vote file, and with a tail that the others replaced: it cuts what it may have acknowledged in order to fetch it again. When it dies then, the next
+ * start must not take its log for all that it had. */
+START_TEST(test_killed_behind_the_cut_of_a_fetch)
+{
+    struct group_node *node;
+    int64_t last;
+
+    group_all_up();
+    node = group_wait_leader(2000);
+    for (int i = 0; i < MESSAGES; i++)
+        group_must_send(node, i);
+    group_steps(1500);
+    node->cut = true;
+    for (int i = 0; i < 5; i++)
+        ck_assert_int_eq(group_send(node, NULL, i), 0);
+    group_steps(100);
+    last = node->replica.ledger.last_index;
+    group_kill(node);
+    node->cut = false;
+    group_must_send(group_wait_leader(5000), 0);
+    sim_env_remove(&node->sim, group_file(node, "vote"));
+    cuts = node->id;
+    group.passes = up_to_the_cut;
+    group_up(node);
+    for (int i = 0; i < 1000 && node->replica.ledger.last_index == last; i++)
+        group_step();
+    ck_assert_int_eq(node->replica.phase, REPLICA_MUTE);
+    ck_assert_int_lt(node->replica.ledger.last_index, last);
+    group_kill(node);
+    group_up(node);
+    ck_assert_int_eq(node->replica.phase, REPLICA_MUTE);
+    ck_assert(node->replica.checkpoint.forgot && !node->replica.only_vote_lost);
+}
+END_TEST
+
 /* A member that began alone, so that its dLegerPeers names nobody else, has others to mend its log all the same. */
 START_TEST(test_others_known_from_the_log)
 {
@@ -515,6 +558,7 @@ int main(void)
     tcase_add_loop_test(tcase, test_a_flip, 0, 60);
     tcase_add_loop_test(tcase, test_disjoint_on_all, 0, 12);
     tcase_add_test(tcase, test_kill_between_power_cut_and_repair);
+    tcase_add_test(tcase, test_killed_behind_the_cut_of_a_fetch);
     tcase_add_test(tcase, test_others_known_from_the_log);
     tcase_add_loop_test(tcase, test_power_cut_before_repair, 0, 5);
     tcase_add_test(tcase, test_killed_before_repair);
