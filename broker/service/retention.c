@@ -28,6 +28,8 @@ struct retention {
     int64_t told_ms; /* when held_back was last logged */
     bool expiring;       /* a record of expire_one_topic() is on its way */
     uint64_t topic_turn; /* grows with each look: which topic's messages are looked at */
+    uint64_t asked_at;   /* the segment whose first message was read last; 0 = none */
+    int64_t asked_ms;    /* ... and when that was stored */
 };
 
 struct due {
@@ -64,14 +66,21 @@ static bool is_hour(struct broker *broker)
 
 /* Begin of the last segment before which every message is older than fileReservedTime. Times grow with positions, so the first one of a segment tells about
  * those before; a segment that begins with many entries that are none tells nothing, and the next one is asked. */
-static uint64_t old_until(struct broker *broker, uint64_t begin, uint64_t last)
+static uint64_t old_until(struct retention *retention, uint64_t begin, uint64_t last)
 {
+    struct broker *broker = retention->broker;
     uint64_t segment = (uint64_t)broker->config.mapped_file_size_commit_log, until = begin;
     int64_t now_ms = env_now_ms(&broker->env);
 
     for (uint64_t at = begin + segment; at <= last; at += segment) {
-        int64_t first = dledger_commit_log_first_message(broker->log, at);
-        int64_t time_ms = first < 0 ? -1 : message_store_record_time(&broker->store, first);
+        /* Mostly it is the one that was too young at the look before: the loop does not read it from the disk again. */
+        int64_t time_ms = retention->asked_ms;
+        if (at != retention->asked_at || time_ms < 0) {
+            int64_t first = dledger_commit_log_first_message(broker->log, at);
+            time_ms = first < 0 ? -1 : message_store_record_time(&broker->store, first);
+            retention->asked_at = at;
+            retention->asked_ms = time_ms;
+        }
         if (time_ms >= 0 && now_ms - time_ms <= broker->config.file_reserved_time * HOUR_MS)
             break;
         if (time_ms >= 0)
@@ -279,8 +288,9 @@ static uint64_t heed_topics(struct broker *broker, uint64_t old, uint64_t begin,
     return first.all_known && unused > old ? unused : old;
 }
 
-static struct due find_due(struct broker *broker, const struct dledger_state *state, bool asked)
+static struct due find_due(struct retention *retention, const struct dledger_state *state, bool asked)
 {
+    struct broker *broker = retention->broker;
     uint64_t segment = (uint64_t)broker->config.mapped_file_size_commit_log;
     uint64_t begin = (uint64_t)state->trim_position;
     uint64_t last = segment_begin(broker, (uint64_t)state->committed_position); /* the segment of the newest entry stays */
@@ -290,7 +300,7 @@ static struct due find_due(struct broker *broker, const struct dledger_state *st
     struct due due = {begin, ""};
     while (size_max > 0 && due.position + segment <= last && (uint64_t)state->committed_position - due.position > size_max)
         due = (struct due){due.position + segment, "logBytesMax"};
-    uint64_t old = asked || high || is_hour(broker) ? old_until(broker, due.position, last) : due.position;
+    uint64_t old = asked || high || is_hour(broker) ? old_until(retention, due.position, last) : due.position;
     uint64_t heeded = heed_topics(broker, old, due.position, last);
     if (heeded > due.position)
         due = (struct due){heeded, heeded > old ? "reserve.time" : "fileReservedTime"};
@@ -323,7 +333,7 @@ int retention_look(struct retention *retention, bool asked)
     }
     dledger_commit_log_state(broker->log, &state);
     expire_one_topic(retention);
-    struct due due = find_due(broker, &state, asked);
+    struct due due = find_due(retention, &state, asked);
     uint64_t position = due.position;
     if (position <= (uint64_t)state.trim_position) {
         tell_held_back(retention, "");

@@ -12,7 +12,6 @@ from odd_machine import CLOCK_MS, PERCENT, UNLINK_EIO, UNLINK_MS, OddMachine
 
 MIN_OFFSET, EARLIEST, SEARCH, DELETE_EXPIRED, UPDATE_OFFSET, UPDATE_CONFIG = 31, 32, 29, 329, 15, 25
 SEGMENT = 1 << 20
-OTHER_HOUR = (time.localtime().tm_hour + 12) % 24
 SMALL = [f"mappedFileSizeCommitLog={SEGMENT}", "cleanResourceInterval=100", "mappedFileSizeConsumeQueue=2000"]
 
 
@@ -146,7 +145,7 @@ def retention_keeps_what_is_needed():
 @case
 def x1_expired_messages_go():
     """X1, X2: nothing is deleted before fileReservedTime; after it, when asked for, whole segments of it, while a reader holds on to some."""
-    with OddMachine() as machine, Cluster(nodes=1, durability="A", settings=[*SMALL, "fileReservedTime=2", f"deleteWhen={OTHER_HOUR}"]) as cluster:
+    with OddMachine() as machine, Cluster(nodes=1, durability="A", settings=[*SMALL, "fileReservedTime=2"]) as cluster:
         cluster.create_topic("T", 1)
         end = fill(cluster, 4)
         check(remoting.ask(cluster.broker(0), DELETE_EXPIRED, {}).code == 0, "329")
@@ -185,7 +184,7 @@ def stays(cluster, segments):
 @case
 def x4_x8_levels_of_the_disk():
     """X4, X8, K7: what each level of the disk does, the number that it is judged by, and what says so."""
-    with OddMachine() as machine, Cluster(nodes=1, durability="A", settings=[*SMALL, "fileReservedTime=2", f"deleteWhen={OTHER_HOUR}"]) as cluster:
+    with OddMachine() as machine, Cluster(nodes=1, durability="A", settings=[*SMALL, "fileReservedTime=2"]) as cluster:
         cluster.create_topic("T", 1)
         df = subprocess.run(["df", "--output=pcent", os.path.join(cluster.folder, "n0", "store")], capture_output=True, text=True, check=True).stdout
         check(abs(float(info(cluster, 0)["commitLogDiskRatio"]) * 100 - int(df.split()[1].rstrip("%"))) <= 1, f"df says {df}")
@@ -277,7 +276,7 @@ def x9_one_correction():
 @case
 def x7_many_segments_at_once():
     """X7: 60 segments expire at once under load: one a second goes, and sends are as fast as before."""
-    with OddMachine() as machine, Cluster(nodes=1, durability="B", settings=[*SMALL, "fileReservedTime=2", f"deleteWhen={OTHER_HOUR}"]) as cluster:
+    with OddMachine() as machine, Cluster(nodes=1, durability="B", settings=[*SMALL, "fileReservedTime=2"]) as cluster:
         cluster.create_topic("T", 1)
         end = fill(cluster, 60)
         machine.set(CLOCK_MS, 3 * 3600 * 1000)
@@ -328,7 +327,7 @@ def x1_topics_with_a_time_of_their_own():
     """X1: messages of a topic with a shorter time are gone on every node when they expire, over lost queue files too; segments go when nothing else is in them;
     a topic with a longer time keeps them."""
     hour = 3600 * 1000
-    with OddMachine() as machine, Cluster(nodes=3, durability="B", settings=[*SMALL, f"deleteWhen={OTHER_HOUR}"]) as cluster:
+    with OddMachine() as machine, Cluster(nodes=3, durability="B", settings=[*SMALL]) as cluster:
         def topic(name, attribute=None):
             arguments = ["updateTopic", "-n", cluster.namesrv_addr, "-c", "DefaultCluster", "-t", name, "-r", "1", "-w", "1"]
             wait_for(f"topic {name}", 30, lambda: subprocess.run([os.path.join(BIN, "mqadmin"), *arguments, *(["-a", attribute] if attribute else [])],

@@ -45,6 +45,9 @@ def wait_for(what, seconds, condition):
         time.sleep(0.01)
 
 
+OTHER_HOUR = (time.localtime().tm_hour + 12) % 24  # not now, and not soon
+
+
 class Ports:
     """A range of ports in which nobody listens, from TEST_PORT on and below those that the kernel hands out. Taken until release()."""
 
@@ -89,8 +92,8 @@ class Cluster:
         self.group = group
         self.outer_namesrv = namesrv
         self.hosts = hosts
-        # Small files: a test fills and rolls several of them.
-        self.settings = ["mappedFileSizeCommitLog=16777216", "mappedFileSizeConsumeQueue=60000", *settings]
+        # Small files: a test fills and rolls several of them. And what a test sees must not depend on the hour at which it runs.
+        self.settings = ["mappedFileSizeCommitLog=16777216", "mappedFileSizeConsumeQueue=60000", f"deleteWhen={OTHER_HOUR}", *settings]
         self.loads = []
         self.own_folder = folder is None
         self.folder = folder or tempfile.mkdtemp(prefix="ledgermq-e2e-")
