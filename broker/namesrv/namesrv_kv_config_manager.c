@@ -7,6 +7,7 @@
 
 #include "proto/json.h"
 #include "proto/kv_table.h"
+#include "store/log_sink.h"
 #include "store/state_file.h"
 
 #define FILE_BYTES_MAX (8u * KV_CONFIG_BYTES_MAX) /* a byte escaped takes six, and each item its marks */
@@ -113,12 +114,19 @@ static int save(struct kv_config_manager *manager, struct error *error)
     return rv;
 }
 
+static bool has_nul(struct slice text)
+{
+    return text.size > 0 && memchr(text.data, '\0', text.size) != NULL;
+}
+
 static int put(struct kv_config_manager *manager, struct slice name_space, struct slice key, struct slice value, struct kv_config_item *replaced,
                struct error *error)
 {
     *replaced = (struct kv_config_item){0};
     if (name_space.size == 0 || key.size == 0)
         return error_set(error, ERROR_INVALID, "namespace and key must not be empty");
+    if (has_nul(name_space) || has_nul(key) || has_nul(value))
+        return error_set(error, ERROR_INVALID, "namespace, key and value must not hold a NUL character");
     struct kv_config_item item = {slice_to_text(name_space), slice_to_text(key), slice_to_text(value)};
     int rv = 0;
     if (item.name_space == NULL || item.key == NULL || item.value == NULL) {
@@ -159,6 +167,10 @@ static int load(struct kv_config_manager *manager, struct slice text, struct err
             struct kv_config_item replaced;
             rv = put(manager, name_text, key_text, value_text, &replaced, error);
             item_free(&replaced);
+            if (rv == ERROR_INVALID) { /* it cannot be asked for: no reason not to start */
+                LOG_WARN("%s: a key is left out: %s", manager->path, error->message);
+                rv = 0;
+            }
         }
     }
     json_close(&document);

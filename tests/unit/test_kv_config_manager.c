@@ -81,6 +81,46 @@ START_TEST(test_put_get_delete)
 }
 END_TEST
 
+/* Whatever bytes a request brings: what is taken is there again after a restart, which is not refused for it. */
+START_TEST(test_any_bytes)
+{
+    for (int value = 0; value < 256; value++) {
+        for (int where = 0; where < 3; where++) {
+            uint8_t bytes[] = {(uint8_t)value, 'x'};
+            struct slice odd = slice_of(bytes, where == 1 ? 1 : 2), plain = SLICE_LITERAL("plain");
+            struct slice name_space = where == 0 ? odd : plain, key = where == 1 ? odd : plain, text = where == 2 ? odd : plain;
+            int rv = kv_config_manager_put(&manager, name_space, key, text, &error);
+            ck_assert_int_eq(rv, value == 0 ? ERROR_INVALID : 0);
+        }
+    }
+    size_t count = manager.count;
+    ck_assert_uint_eq(count, 255 + 255 + 1);
+    kv_config_manager_close(&manager);
+    ck_assert_msg(kv_config_manager_open(&manager, &env, path, &error) == 0, "%s", error.message);
+    for (int value = 1; value < 128; value++) { /* what is no UTF-8 need not come back alike */
+        uint8_t bytes[] = {(uint8_t)value, 'x'};
+        struct slice found;
+        ck_assert(kv_config_manager_get(&manager, slice_of(bytes, 2), SLICE_LITERAL("plain"), &found));
+        ck_assert(kv_config_manager_get(&manager, SLICE_LITERAL("plain"), slice_of(bytes, 1), &found));
+    }
+}
+END_TEST
+
+/* An empty key that an earlier version wrote costs that key. */
+START_TEST(test_empty_key_in_the_file)
+{
+    static const char text[] = "{\"configTable\":{\"\":{\"a\":\"b\"},\"N\":{\"\":\"v\",\"k\":\"w\"}}}";
+    put("N", "k", "v");
+    kv_config_manager_close(&manager);
+    FILE *file = fopen(path, "w");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_int_eq(fputs(text, file) >= 0 && fclose(file) == 0, 1);
+    ck_assert_msg(kv_config_manager_open(&manager, &env, path, &error) == 0, "%s", error.message);
+    ck_assert_uint_eq(manager.count, 1);
+    ck_value("N", "k", "w");
+}
+END_TEST
+
 START_TEST(test_survives_a_restart)
 {
     put("ORDER_TOPIC_CONFIG", "T", "broker-a:4;broker-b:4");
@@ -233,6 +273,8 @@ int main(void)
     TCase *kv = tcase_create("kv_config_manager");
     tcase_add_checked_fixture(kv, set_up, tear_down);
     tcase_add_test(kv, test_put_get_delete);
+    tcase_add_test(kv, test_any_bytes);
+    tcase_add_test(kv, test_empty_key_in_the_file);
     tcase_add_test(kv, test_survives_a_restart);
     tcase_add_test(kv, test_reads_javas_file_and_refuses_garbage);
     tcase_add_test(kv, test_a_change_that_cannot_be_kept_is_taken_back);
