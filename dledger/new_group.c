@@ -82,6 +82,10 @@ static int check(struct replica *replica, struct error *error)
         const char *unknown = NULL;
         if (member->raft_id == 0 || member->self)
             continue;
+        if (member->address[0] == '\0') { /* a backup that was restored elsewhere: dLegerPeers names others */
+            LOG_WARN("nobody is asked whether member %s still runs: neither the log nor dLegerPeers has an address of it", member->id);
+            continue;
+        }
         if (answers(member->address, &unknown))
             return error_set(error, ERROR_INVALID, "member %s answers at %s: a new group is for members that are lost for good; stop it first, or go on with it",
                              member->id, member->address);

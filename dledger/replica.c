@@ -105,6 +105,8 @@ void replica_receive(struct replica *replica, uint64_t from, const struct peer_m
                 peer->seen_term = message->append_result.term;
         }
         raft_driver_receive(&replica->driver, from, message, body);
+        if (message->type == PEER_APPEND_ENTRIES_RESULT)
+            replica_note_seen_of(replica, (int)from - 1);
         /* Who comes first in the list tries again first; but before those who lack what others have, these try. */
         if (message->type == PEER_REQUEST_VOTE_RESULT && replica->hurry_until_us != 0 && raft_driver_vote_refused(&replica->driver))
             raft_driver_hurry(&replica->driver, (uint32_t)(20 + 60 * (replica->id - 1)));

@@ -106,6 +106,7 @@ uint64_t replica_leaderless(const struct replica *replica);
 uint64_t replica_unheard_term(const struct replica *replica, uint64_t least);
 /* As leader: what is known to be on the others' disks. */
 void replica_note_seen(struct replica *replica);
+void replica_note_seen_of(struct replica *replica, int place); /* of one member: its answer may come after the commit */
 /* Another member says that this directory is an old copy. */
 void replica_told_forgot(struct replica *replica, uint64_t from, const struct peer_message *in);
 

@@ -295,20 +295,24 @@ void replica_peer_connected(struct replica *replica, uint64_t id, const struct p
     replica_review_members(replica);
 }
 
+void replica_note_seen_of(struct replica *replica, int place)
+{
+    struct replica_peer *peer = &replica->peers[place];
+    raft_index match;
+
+    if (!raft_driver_leads(&replica->driver) || replica->members[place].raft_id == 0 ||
+        raft_match_index(&replica->driver.raft, (raft_id)place + 1, &match) != 0)
+        return;
+    if (match > replica->driver.commit)
+        match = replica->driver.commit; /* what is beyond may be cut under another leader */
+    if (match > peer->seen_index)
+        peer->seen_index = match;
+}
+
 void replica_note_seen(struct replica *replica)
 {
-    if (!raft_driver_leads(&replica->driver))
-        return;
-    for (int i = 0; i < replica->member_count; i++) {
-        struct replica_peer *peer = &replica->peers[i];
-        raft_index match;
-        if (replica->members[i].raft_id == 0 || raft_match_index(&replica->driver.raft, (raft_id)i + 1, &match) != 0)
-            continue;
-        if (match > replica->driver.commit)
-            match = replica->driver.commit; /* what is beyond may be cut under another leader */
-        if (match > peer->seen_index)
-            peer->seen_index = match;
-    }
+    for (int i = 0; i < replica->member_count; i++)
+        replica_note_seen_of(replica, i);
 }
 
 void replica_told_forgot(struct replica *replica, uint64_t from, const struct peer_message *in)

@@ -63,6 +63,29 @@ static void lose_entries(struct group_node *node, uint64_t count)
     ledger_close(&ledger);
 }
 
+/* What a member has on its disk is known to the leader also when it says so last of all, with nothing to come behind it: an old copy of that disk is
+ * recognised by it. */
+START_TEST(test_slow_member_is_known_as_well)
+{
+    struct group_node *leader = start_group(DURABILITY_B);
+    struct group_node *node = group_other(leader, NULL);
+
+    group_must_send(leader, 0);
+    node->no_sync = true;
+    for (int i = 1; i < 4; i++)
+        group_must_send(leader, i);
+    group_steps(100);
+    raft_index last = raft_driver_last(&leader->replica.driver);
+    ck_assert_uint_eq(leader->replica.driver.commit, last);
+    ck_assert_uint_eq(leader->replica.applied, last);
+    ck_assert_uint_lt(leader->replica.peers[node->id - 1].seen_index, last);
+    node->no_sync = false;
+    group_steps(100);
+    ck_assert_uint_eq(raft_driver_last(&leader->replica.driver), last);
+    ck_assert_uint_eq(leader->replica.peers[node->id - 1].seen_index, last);
+}
+END_TEST
+
 /* A wiped member is not led back by whoever led before the leader that it had acknowledged to. */
 START_TEST(test_older_leader_frees_nobody)
 {
@@ -564,6 +587,7 @@ int main(void)
     TCase *tcase = tcase_create("replica_faults");
     tcase_set_timeout(tcase, 120);
     tcase_add_checked_fixture(tcase, group_set_up, group_tear_down);
+    tcase_add_test(tcase, test_slow_member_is_known_as_well);
     tcase_add_test(tcase, test_older_leader_frees_nobody);
     tcase_add_test(tcase, test_mute_with_later_term);
     tcase_add_test(tcase, test_term_of_what_was_fetched);
