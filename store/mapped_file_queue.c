@@ -486,75 +486,36 @@ static int dir_changed(struct mapped_file_queue *queue)
     return rv;
 }
 
-/* The name appears only when the length is right: a crash in between must not leave a file that open refuses. */
-static int make_file(struct env *env, const char *unfinished, uint64_t size, bool durable, struct env_file **handle)
+static int creation_begin(struct mapped_file_creation *creation, const struct mapped_file_queue *queue, uint64_t position, const char *suffix)
 {
-    int rv = env_open(env, unfinished, ENV_WRITE | ENV_CREATE, handle);
-    if (rv != 0) {
-        *handle = NULL;
-        return rv;
-    }
-    rv = env->ops->truncate(env, *handle, size);
-    return rv == 0 && durable ? env_sync(env, *handle) : rv;
-}
-
-int mapped_file_queue_add(struct mapped_file_queue *queue, uint64_t position, struct mapped_file **out, struct error *error)
-{
-    struct env *env = queue->env;
-    uint64_t start = position - position % queue->file_size;
-    assert(queue->count == 0 || start == mapped_file_queue_end(queue));
-    char path[PATH_MAX], unfinished[PATH_MAX];
-    struct env_file *handle = NULL;
-    int rv = file_path(queue, start, "", path);
-    if (rv == 0)
-        rv = file_path(queue, start, NEW_SUFFIX, unfinished);
-    if (rv == 0)
-        rv = grow(queue);
-    if (rv == 0 && queue->count == 0 && queue->writable_map)
-        rv = env->ops->make_dir(env, queue->dir);
-    if (rv == 0)
-        rv = make_file(env, unfinished, queue->file_size, !queue->writable_map, &handle);
-    if (rv == 0)
-        rv = env->ops->rename(env, unfinished, path);
-    if (rv != 0) {
-        if (handle != NULL) {
-            env_close(env, handle);
-            env->ops->unlink(env, unfinished);
-        }
-        return add_failed(queue, error, rv, "create", path);
-    }
-    struct mapped_file *file = NULL;
-    rv = map_file(queue, start, handle, &file);
-    if (rv == 0)
-        rv = dir_changed(queue);
-    if (rv != 0) {
-        if (file != NULL)
-            release(file);
-        env->ops->unlink(env, path);
-        return add_failed(queue, error, rv, "map", path);
-    }
-    queue->files[queue->count++] = file;
-    if (out != NULL)
-        *out = file;
-    return 0;
+    creation->env = queue->env;
+    creation->start = position - position % queue->file_size;
+    creation->size = queue->file_size;
+    creation->durable = !queue->writable_map;
+    creation->handle = NULL;
+    creation->named = false;
+    int n = snprintf(creation->dir, sizeof creation->dir, "%s", queue->dir);
+    int rv = n < 0 || n >= (int)sizeof creation->dir ? -ENAMETOOLONG : file_path(queue, creation->start, "", creation->path);
+    return rv == 0 ? file_path(queue, creation->start, suffix, creation->unfinished) : rv;
 }
 
 int mapped_file_creation_begin(struct mapped_file_creation *creation, const struct mapped_file_queue *queue, uint64_t position)
 {
     assert(!queue->writable_map);
-    creation->env = queue->env;
-    creation->start = position - position % queue->file_size;
-    creation->size = queue->file_size;
-    creation->handle = NULL;
-    creation->named = false;
-    int n = snprintf(creation->dir, sizeof creation->dir, "%s", queue->dir);
-    int rv = n < 0 || n >= (int)sizeof creation->dir ? -ENAMETOOLONG : file_path(queue, creation->start, "", creation->path);
-    return rv == 0 ? file_path(queue, creation->start, AHEAD_SUFFIX, creation->unfinished) : rv;
+    return creation_begin(creation, queue, position, AHEAD_SUFFIX);
 }
 
+/* The name appears only when the length is right: a crash in between must not leave a file that open refuses. */
 int mapped_file_creation_make(struct mapped_file_creation *creation)
 {
-    return make_file(creation->env, creation->unfinished, creation->size, true, &creation->handle);
+    struct env *env = creation->env;
+    int rv = env_open(env, creation->unfinished, ENV_WRITE | ENV_CREATE, &creation->handle);
+    if (rv != 0) {
+        creation->handle = NULL;
+        return rv;
+    }
+    rv = env->ops->truncate(env, creation->handle, creation->size);
+    return rv == 0 && creation->durable ? env_sync(env, creation->handle) : rv;
 }
 
 int mapped_file_creation_name(struct mapped_file_creation *creation)
@@ -593,6 +554,27 @@ int mapped_file_creation_drop(struct mapped_file_creation *creation)
     int rv = creation->env->ops->unlink(creation->env, creation->named ? creation->path : creation->unfinished);
     creation->named = false;
     return rv == -ENOENT ? 0 : rv;
+}
+
+int mapped_file_queue_add(struct mapped_file_queue *queue, uint64_t position, struct mapped_file **out, struct error *error)
+{
+    struct mapped_file_creation creation;
+    int rv = creation_begin(&creation, queue, position, NEW_SUFFIX);
+    if (rv == 0 && queue->count == 0 && queue->writable_map)
+        rv = queue->env->ops->make_dir(queue->env, queue->dir);
+    if (rv != 0)
+        return add_failed(queue, error, rv, "create", queue->dir);
+    rv = mapped_file_creation_make(&creation);
+    if (rv == 0)
+        rv = mapped_file_creation_name(&creation);
+    if (rv == 0)
+        rv = dir_changed(queue);
+    int code = rv == 0 ? mapped_file_queue_adopt(queue, &creation, error) : add_failed(queue, error, rv, "create", creation.path);
+    if (code != 0)
+        mapped_file_creation_drop(&creation);
+    else if (out != NULL)
+        *out = queue->files[queue->count - 1];
+    return code;
 }
 
 int mapped_file_queue_reserve(struct mapped_file_queue *queue, struct mapped_file *file, uint64_t position, uint64_t size)

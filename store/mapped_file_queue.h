@@ -100,6 +100,7 @@ struct mapped_file_creation {
     uint64_t start, size;
     char dir[PATH_MAX], path[PATH_MAX], unfinished[PATH_MAX];
     struct env_file *handle; /* NULL: it is not there, or has been adopted */
+    bool durable; /* _make syncs it */
     bool named;
 };
 /* 0 or -ENAMETOOLONG. */
