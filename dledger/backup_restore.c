@@ -14,6 +14,7 @@
 #include "store/format_version.h"
 #include "store/log_sink.h"
 #include "store/mapped_file_queue.h"
+#include "store/state_file.h"
 
 #define PIECE (1u << 20)
 #define FOLDER_MAX 600
@@ -57,30 +58,6 @@ static bool exists(struct env *env, const char *path)
 
 /* ---- the manifest ---- */
 
-static int read_text(struct restore *restore, const char *path)
-{
-    struct env_file *file;
-    uint64_t size = 0;
-    int rv = env_open(restore->env, path, ENV_READ, &file);
-
-    if (rv == -ENOENT)
-        return refuse(restore, path, "it is missing, so this is no whole backup (one of an earlier version, without this file, is copied to dledger-<dLegerSelfId>)");
-    if (rv != 0)
-        return io_failed(restore, path, rv);
-    rv = restore->env->ops->size(restore->env, file, &size);
-    if (rv == 0 && size > BACKUP_MANIFEST_MAX)
-        rv = -EFBIG;
-    if (rv == 0 && buffer_reserve(&restore->text, size + 1) == NULL)
-        rv = -ENOMEM;
-    if (rv == 0) {
-        ssize_t got = env_read(restore->env, file, restore->text.data, size, 0);
-        rv = got < 0 ? (int)got : 0;
-        restore->text.size = got < 0 ? 0 : (size_t)got;
-    }
-    env_close(restore->env, file);
-    return rv == 0 ? 0 : io_failed(restore, path, rv);
-}
-
 static int read_manifest(struct restore *restore)
 {
     struct backup_manifest *manifest = &restore->manifest;
@@ -89,7 +66,9 @@ static int read_manifest(struct restore *restore)
     int rv;
 
     path_of(restore, BACKUP_MANIFEST_NAME, path);
-    rv = read_text(restore, path);
+    rv = state_file_read_whole(restore->env, path, BACKUP_MANIFEST_MAX, &restore->text, restore->error);
+    if (rv == ERROR_NOT_FOUND)
+        return refuse(restore, path, "it is missing, so this is no whole backup (one of an earlier version, without this file, is copied to dledger-<dLegerSelfId>)");
     if (rv != 0)
         return rv;
     rv = backup_manifest_read(buffer_slice(&restore->text), manifest, &version);

@@ -61,8 +61,7 @@ int state_file_write(struct env *env, const char *path, struct slice content, st
     return rv == 0 ? 0 : fail(error, rv, "replace", path);
 }
 
-static int read_one(struct env *env, const char *path, uint64_t size_max, int (*check)(void *argument, struct slice content), void *argument,
-                    struct buffer *out, struct error *error)
+int state_file_read_whole(struct env *env, const char *path, uint64_t size_max, struct buffer *out, struct error *error)
 {
     struct env_file *file;
     uint64_t size;
@@ -88,6 +87,13 @@ static int read_one(struct env *env, const char *path, uint64_t size_max, int (*
             out->size += (size_t)n;
     }
     env_close(env, file);
+    return code;
+}
+
+static int read_one(struct env *env, const char *path, uint64_t size_max, int (*check)(void *argument, struct slice content), void *argument,
+                    struct buffer *out, struct error *error)
+{
+    int code = state_file_read_whole(env, path, size_max, out, error);
     if (code == 0 && check != NULL && check(argument, buffer_slice(out)) != 0)
         code = error_set(error, ERROR_DAMAGED, "%s has wrong content", path);
     return code;

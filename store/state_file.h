@@ -18,6 +18,9 @@ int state_file_write(struct env *env, const char *path, struct slice content, st
 int state_file_read(struct env *env, const char *path, uint64_t size_max, int (*check)(void *argument, struct slice content), void *argument,
                     struct buffer *out, struct error *error);
 
+/* One file without a .bak, appended to `out` (cleared first). ERROR_NOT_FOUND, ERROR_DAMAGED (larger than size_max), ERROR_IO, ERROR_NO_MEMORY. */
+int state_file_read_whole(struct env *env, const char *path, uint64_t size_max, struct buffer *out, struct error *error);
+
 /* Removes the file and its .bak and .tmp; a missing one is fine. */
 int state_file_remove(struct env *env, const char *path, struct error *error);
 
