@@ -104,7 +104,7 @@ static int text_of(const struct config_row *row, struct slice value, char **text
     /* Java's Properties keep blanks at the end of a value; nobody means them. */
     while (value.size > 0 && isspace(value.data[value.size - 1]))
         value.size--;
-    if (memchr(value.data == NULL ? (const uint8_t *)"" : value.data, '\0', value.size) != NULL)
+    if (slice_holds(value, '\0'))
         return error_set(error, ERROR_INVALID, "%s: its value holds a NUL character", row->key);
     *text = slice_to_text(value);
     return *text != NULL ? 0 : error_set(error, ERROR_NO_MEMORY, "%s: %s", row->key, error_text(ERROR_NO_MEMORY));

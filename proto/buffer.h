@@ -44,6 +44,11 @@ static inline bool slice_starts_with(struct slice a, const char *text)
     return a.size >= size && memcmp(a.data, text, size) == 0;
 }
 
+static inline bool slice_holds(struct slice slice, uint8_t byte)
+{
+    return slice.size > 0 && memchr(slice.data, byte, slice.size) != NULL;
+}
+
 /* Heap copy with a NUL behind it; NULL when memory is short. Caller frees. */
 char *slice_to_text(struct slice slice);
 /* Copies the bytes to *at, which then stands behind them: what outlives a frame keeps its texts in one block. An absent slice stays absent. */

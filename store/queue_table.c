@@ -90,7 +90,7 @@ bool queue_table_is_safe(struct slice topic)
         return false;
     if (slice_equal_text(topic, ".") || slice_equal_text(topic, ".."))
         return false;
-    return memchr(topic.data, '/', topic.size) == NULL && memchr(topic.data, '\0', topic.size) == NULL;
+    return !slice_holds(topic, '/') && !slice_holds(topic, '\0');
 }
 
 struct queue_node *queue_table_add(struct queue_table *table, struct slice topic, int32_t queue_id, struct error *error)

@@ -114,18 +114,13 @@ static int save(struct kv_config_manager *manager, struct error *error)
     return rv;
 }
 
-static bool has_nul(struct slice text)
-{
-    return text.size > 0 && memchr(text.data, '\0', text.size) != NULL;
-}
-
 static int put(struct kv_config_manager *manager, struct slice name_space, struct slice key, struct slice value, struct kv_config_item *replaced,
                struct error *error)
 {
     *replaced = (struct kv_config_item){0};
     if (name_space.size == 0 || key.size == 0)
         return error_set(error, ERROR_INVALID, "namespace and key must not be empty");
-    if (has_nul(name_space) || has_nul(key) || has_nul(value))
+    if (slice_holds(name_space, '\0') || slice_holds(key, '\0') || slice_holds(value, '\0'))
         return error_set(error, ERROR_INVALID, "namespace, key and value must not hold a NUL character");
     struct kv_config_item item = {slice_to_text(name_space), slice_to_text(key), slice_to_text(value)};
     int rv = 0;

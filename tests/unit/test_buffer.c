@@ -9,6 +9,13 @@
 #include "tests/lib/hex.h"
 #include "tests/lib/run_suite.h"
 
+START_TEST(test_slice_holds)
+{
+    ck_assert(slice_holds(slice_of("a\0b", 3), '\0') && slice_holds(slice_of("a\0b", 3), 'b') && !slice_holds(slice_of("a\0b", 2), 'b'));
+    ck_assert(!slice_holds(slice_of(NULL, 0), '\0'));
+}
+END_TEST
+
 START_TEST(test_slice)
 {
     struct slice slice = SLICE_LITERAL("DefaultCluster");
@@ -194,6 +201,7 @@ int main(void)
 {
     Suite *suite = suite_create("buffer");
     TCase *tcase = tcase_create("buffer");
+    tcase_add_test(tcase, test_slice_holds);
     tcase_add_test(tcase, test_slice);
     tcase_add_test(tcase, test_copy);
     tcase_add_test(tcase, test_next_part);
