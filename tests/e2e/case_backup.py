@@ -216,6 +216,16 @@ def trimmed_group(nodes, durability, files):
         yield machine, was, folder, without_limit(settings)
 
 
+def grow_in_bulk(cluster):
+    """A new member, which is level in the end; it is returned."""
+    new = cluster.add_node()
+    cluster.add(new)
+    check("the log is fetched from member" in cluster.output(new), "the new member got the log in another way")
+    wait_for("the new member to be level", 30, cluster.all_applied)
+    same_edges(cluster)
+    return new
+
+
 @case
 def backup_of_a_trimmed_log_into_three_nodes():
     """Queues, positions, groups, delayed and half messages of a group of three whose log begins behind 0; a new member of the restored group catches up in
@@ -223,11 +233,7 @@ def backup_of_a_trimmed_log_into_three_nodes():
     with trimmed_group(3, "B", files=True) as (machine, was, folder, settings):
         with restored(folder, "B", kind=Grown, settings=settings) as fresh:
             was.check(fresh, machine)
-            new = fresh.add_node()
-            fresh.add(new)
-            check("the log is fetched from member" in fresh.output(new), "the new member got the log in another way")
-            wait_for("the new member to be level", 30, fresh.all_applied)
-            same_edges(fresh)
+            new = grow_in_bulk(fresh)
             begun = info(fresh, new)["raftTrimPosition"]
             end = fill(fresh, 2, start=was.end + 1)
             configure(fresh, f"logBytesMax={4 * SEGMENT}")
@@ -243,11 +249,7 @@ def backup_of_a_trimmed_log_into_three_nodes():
         check(done.returncode == 0 and "n0 is its only member" in done.stdout, f"{done.stdout}")
         with one:
             was.check(one, machine)
-            new = one.add_node()
-            one.add(new)
-            check("the log is fetched from member" in one.output(new), "the new member got the log in another way")
-            wait_for("the new member to be level", 30, one.all_applied)
-            same_edges(one)
+            grow_in_bulk(one)
 
 
 @case
