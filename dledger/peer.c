@@ -266,19 +266,18 @@ void peer_network_cut(struct peer_network *network)
 static void send_hello(struct peer_connection *connection)
 {
     struct peer_hello hello;
-    struct peer_message message = {.type = PEER_HELLO};
+    struct peer_message message;
     struct buffer body;
     uint8_t header[PEER_HEADER_SIZE];
 
     replica_hello(connection->network->replica, connection->member, &hello);
     buffer_init(&body, 0);
-    peer_hello_encode(&hello, &body);
+    peer_hello_encode(&hello, &message, &body);
     if (body.failed) {
         buffer_close(&body);
         connection_close(connection);
         return;
     }
-    message.body_size = (uint32_t)body.size;
     peer_message_encode(&message, header);
     connection_send(connection, header, body.data, body.size);
     buffer_close(&body);
@@ -328,7 +327,7 @@ static void refuse(struct peer_connection *connection, const char *why)
     connection_close(connection);
 }
 
-static void receive_hello(struct peer_connection *connection, const uint8_t *body, size_t size)
+static void receive_hello(struct peer_connection *connection, const struct peer_message *message, const uint8_t *body)
 {
     struct peer_network *network = connection->network;
     struct peer_hello hello;
@@ -336,7 +335,7 @@ static void receive_hello(struct peer_connection *connection, const uint8_t *bod
     struct peer_link *link;
     bool first = !connection->greeted;
 
-    if (peer_hello_decode(&hello, slice_of(body, size)) != 0) {
+    if (peer_hello_decode(&hello, message, slice_of(body, message->body_size)) != 0) {
         refuse(connection, "its hello is undecodable");
         return;
     }
@@ -509,7 +508,7 @@ static ssize_t take_input(struct peer_connection *connection, uint8_t *data, siz
         const uint8_t *body = data + used + PEER_HEADER_SIZE;
         used += PEER_HEADER_SIZE + message.body_size;
         if (message.type == PEER_HELLO)
-            receive_hello(connection, body, message.body_size);
+            receive_hello(connection, &message, body);
         else
             network->callbacks.message(network->callbacks.context, connection->member, &message, body);
         if (connection->closing)

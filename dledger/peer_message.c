@@ -39,7 +39,13 @@ int peer_message_decode(struct peer_message *message, const uint8_t header[PEER_
     return message->body_size > PEER_BODY_MAX ? ERROR_MALFORMED : 0;
 }
 
-void peer_hello_encode(const struct peer_hello *hello, struct buffer *body)
+static uint32_t hello_sum(struct slice body)
+{
+    uint32_t sum = crc32c(0, body.data, body.size);
+    return sum == 0 ? 1 : sum;
+}
+
+void peer_hello_encode(const struct peer_hello *hello, struct peer_message *message, struct buffer *body)
 {
     Ledgermq__PeerHello packed = LEDGERMQ__PEER_HELLO__INIT;
 
@@ -50,6 +56,7 @@ void peer_hello_encode(const struct peer_hello *hello, struct buffer *body)
     packed.from = hello->from;
     packed.to = hello->to;
     packed.incarnation = hello->incarnation;
+    packed.run = hello->run;
     packed.segment_size = hello->segment_size;
     packed.term = hello->term;
     packed.last_index = hello->last_index;
@@ -67,6 +74,7 @@ void peer_hello_encode(const struct peer_hello *hello, struct buffer *body)
         ledgermq__peer_hello__pack(&packed, to);
         body->size += size;
     }
+    *message = (struct peer_message){.type = PEER_HELLO, .body_size = (uint32_t)body->size, .count = hello_sum(buffer_slice(body))};
 }
 
 static bool copy_text(char *to, size_t room, const char *from)
@@ -78,8 +86,10 @@ static bool copy_text(char *to, size_t room, const char *from)
     return true;
 }
 
-int peer_hello_decode(struct peer_hello *hello, struct slice body)
+int peer_hello_decode(struct peer_hello *hello, const struct peer_message *message, struct slice body)
 {
+    if (message->count != 0 && message->count != hello_sum(body))
+        return ERROR_MALFORMED;
     Ledgermq__PeerHello *packed = ledgermq__peer_hello__unpack(NULL, body.size, body.data);
     int rv = 0;
 
@@ -91,6 +101,7 @@ int peer_hello_decode(struct peer_hello *hello, struct slice body)
         .from = packed->from,
         .to = packed->to,
         .incarnation = packed->incarnation,
+        .run = packed->run,
         .segment_size = packed->segment_size,
         .term = packed->term,
         .last_index = packed->last_index,

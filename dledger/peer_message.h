@@ -52,7 +52,7 @@ struct peer_message {
     uint8_t type;
     uint8_t version;    /* 0 = the oldest */
     uint16_t flags;
-    uint32_t count;     /* entries in the run; APPEND_ENTRIES_RESULT has none and says another thing here */
+    uint32_t count;     /* entries in the run; APPEND_ENTRIES_RESULT and HELLO have none and say another thing here */
     uint32_t body_size; /* bytes behind the header */
     union {
         uint64_t word[6];
@@ -125,7 +125,8 @@ struct peer_hello {
     char cluster[128];
     char group[128];
     uint64_t from, to; /* Raft ids */
-    uint64_t incarnation;
+    uint64_t incarnation; /* of the directory */
+    uint64_t run;         /* of the process; 0 from a version that did not say it */
     uint64_t segment_size;
     uint64_t term;
     uint64_t last_index, last_term; /* Raft index of the last entry, 0 = empty */
@@ -143,7 +144,9 @@ void peer_message_encode(const struct peer_message *message, uint8_t header[PEER
  * body_size are filled). Close the connection. */
 int peer_message_decode(struct peer_message *message, const uint8_t header[PEER_HEADER_SIZE]);
 
-void peer_hello_encode(const struct peer_hello *hello, struct buffer *body);
-int peer_hello_decode(struct peer_hello *hello, struct slice body);
+/* Fills message as well: its count is the CRC32C of the body, since one wrong bit in a term would make a member an old copy of itself. */
+void peer_hello_encode(const struct peer_hello *hello, struct peer_message *message, struct buffer *body);
+/* ERROR_MALFORMED: no hello, or not what was sent. A count of 0 is of a version that had no sum. */
+int peer_hello_decode(struct peer_hello *hello, const struct peer_message *message, struct slice body);
 
 #endif

@@ -147,6 +147,7 @@ struct replica_peer {
     bool disk_high; /* ... or not much, for one that leads */
     raft_index stored; /* leader: so much it has on stable storage, as it said on this connection */
     bool slow;    /* it said that its disk is slow: it is not asked to lead while another one can */
+    uint64_t seen_run;     /* the process that the next two were seen on, 0 = it did not say */
     uint64_t seen_term;    /* the highest that it told of while it ran, on any connection */
     raft_index seen_index; /* the newest committed entry that we knew on its disk when we led */
     struct peer_hello hello;
@@ -161,6 +162,7 @@ struct replica {
     char dir[400]; /* .../dledger-n0 */
 
     uint64_t id; /* Raft id */
+    uint64_t run; /* random, of this start: hellos tell it */
     int member_count;                                   /* places in use, holes among them counted */
     struct dledger_member members[DLEDGER_MEMBERS_MAX]; /* Raft id = place + 1; raft_id 0: nobody there */
     uint64_t members_version;                           /* moves when somebody comes, goes or changes his address */

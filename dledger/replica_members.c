@@ -18,6 +18,7 @@ void replica_hello(struct replica *replica, uint64_t to, struct peer_hello *hell
         .from = replica->id,
         .to = to,
         .incarnation = replica->checkpoint.incarnation,
+        .run = replica->run,
         .segment_size = replica->options.segment_size,
         .term = replica->votes.term,
         .last_index = raft_driver_last(&replica->driver),
@@ -253,13 +254,18 @@ static void compare_hello(struct replica *replica, uint64_t id, bool first)
     struct peer_message message = {.type = PEER_FORGOT};
 
     if (!hello->started && hello->mute != PEER_NOT_MUTE) {
-        peer->seen_term = peer->seen_index = 0; /* it knows that it forgot, and will not start before it has what it needs */
+        peer->seen_run = peer->seen_term = peer->seen_index = 0; /* it knows that it forgot, and will not start before it has what it needs */
         return;
     }
-    if (!hello->started || !first)
+    if (!hello->started || (hello->run == 0 && !first))
         return; /* between two hellos on one connection it did not begin anew */
+    if (hello->run != 0 && hello->run == peer->seen_run) {
+        peer->seen_term = hello->term; /* one run is of one directory, whoever said another thing of it meanwhile */
+        return;
+    }
     /* In class A members may begin with less after a power cut of a majority. */
     if (hello->term >= peer->seen_term && (hello->last_index >= peer->seen_index || replica->options.durability == DURABILITY_A)) {
+        peer->seen_run = hello->run;
         peer->seen_term = hello->term;
         return;
     }

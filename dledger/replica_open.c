@@ -163,6 +163,7 @@ int replica_open(struct replica *replica, struct env *env, const struct dledger_
         replica->checkpoint.snapshot_index = -1;
         replica->checkpoint.incarnation = env_random(env) | 1;
     }
+    replica->run = env_random(env) | 1;
     replica->same_boot = replica->checkpoint.present && replica->checkpoint.boot_id == env->ops->boot_id(env);
     rv = ledger_open(&replica->ledger, env, replica->dir, options->segment_size, options->index_file_size,
                      options->durability == DURABILITY_B, &replica->checkpoint, replica->same_boot,

@@ -21,4 +21,6 @@ foreach(FILE ${FUZZ_SOURCES})
   set_target_properties(${NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
   list(APPEND FUZZ_TARGETS ${NAME})
 endforeach()
+# Of the members' protocol just the decoder.
+target_sources(fuzz_peer_message PRIVATE ${CMAKE_SOURCE_DIR}/dledger/peer_message.c ${CMAKE_SOURCE_DIR}/dledger/peer_version.c)
 add_custom_target(fuzz_targets DEPENDS ${FUZZ_TARGETS})

@@ -22,6 +22,7 @@ struct wire {
     struct wire *next;
     uint64_t arrives;
     bool end; /* of the connection */
+    bool flipped; /* a bit of the body */
     uint32_t size;
     uint8_t header[PEER_HEADER_SIZE];
     uint8_t body[];
@@ -193,6 +194,7 @@ static void send_on(struct connection *connection, int from_end, const struct pe
         memcpy(wire->body, body, size);
     if (size > 0 && message->count > 0 && !world.calm && chance(1000000) < world.flip_per_million) {
         wire->body[chance(size)] ^= (uint8_t)(1u << chance(8));
+        wire->flipped = true;
         world.stats->bits_flipped++;
     }
     world.stats->messages++;
@@ -218,12 +220,12 @@ void network_send(struct machine *machine, uint64_t to, const struct peer_messag
 static void send_hello(struct connection *connection, int from_end)
 {
     struct peer_hello hello;
-    struct peer_message message = {.type = PEER_HELLO};
+    struct peer_message message;
     struct buffer body;
 
     replica_hello(&at_end(connection, from_end)->replica, connection->member[from_end], &hello);
     buffer_init(&body, 0);
-    peer_hello_encode(&hello, &body);
+    peer_hello_encode(&hello, &message, &body);
     assert(!body.failed);
     send_on(connection, from_end, &message, body.data, (uint32_t)body.size);
     buffer_close(&body);
@@ -486,14 +488,21 @@ void network_members_changed(struct machine *machine)
 
 /* ---- receiving ---- */
 
-static void receive_hello(struct machine *machine, struct connection *connection, int end, struct slice body)
+static void receive_hello(struct machine *machine, struct connection *connection, int end, const struct peer_message *message, const struct wire *wire)
 {
     struct peer_hello hello;
     int other = connection->side[1 - end];
     struct network_link *link = &machine->links[other];
 
-    if (peer_hello_decode(&hello, body) != 0)
-        violation(machine->id, "a hello is undecodable");
+    if (peer_hello_decode(&hello, message, slice_of(wire->body, wire->size)) != 0) {
+        if (!wire->flipped)
+            violation(machine->id, "a hello is undecodable");
+        link->backoff_us = BACKOFF_MAX;
+        machine_loses(machine, connection, false);
+        return;
+    }
+    if (wire->flipped)
+        violation(machine->id, "a hello with a wrong bit is believed");
     replica_hear_configuration(&machine->replica, &hello);
     network_members_changed(machine);
     if (!connection->open[end])
@@ -541,7 +550,7 @@ static void receive(struct machine *machine, struct connection *connection, int 
     if (peer_message_decode(&message, wire->header) != 0)
         violation(machine->id, "a message is undecodable");
     if (message.type == PEER_HELLO)
-        receive_hello(machine, connection, end, slice_of(wire->body, wire->size));
+        receive_hello(machine, connection, end, &message, wire);
     else
         replica_receive(&machine->replica, connection->member[end], &message, wire->body);
 }

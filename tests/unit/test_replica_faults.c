@@ -86,6 +86,33 @@ START_TEST(test_slow_member_is_known_as_well)
 }
 END_TEST
 
+/* Somebody said in the name of a running member that it has a higher term. That does not make an old copy of the directory that it runs on, neither when it
+ * connects again nor, once it did, after its next start. */
+START_TEST(test_running_member_is_no_old_copy)
+{
+    struct group_node *leader = start_group(DURABILITY_B);
+    struct group_node *node = group_other(leader, NULL), *third = group_other(leader, node);
+    struct peer_hello hello;
+
+    group_must_send(leader, 0);
+    replica_hello(&node->replica, third->id, &hello);
+    replica_peer_lost(&third->replica, node->id);
+    hello.term += 1000;
+    replica_peer_connected(&third->replica, node->id, &hello);
+    ck_assert_uint_eq(third->replica.peers[node->id - 1].seen_term, hello.term);
+    replica_peer_lost(&third->replica, node->id);
+    group_join(node, third);
+    group_steps(100);
+    ck_assert_int_eq(node->restarts, 0);
+    ck_assert_int_eq(node->replica.phase, REPLICA_RUNNING);
+    group_kill(node);
+    group_up(node);
+    group_steps(100);
+    ck_assert_int_eq(node->restarts, 0);
+    ck_assert_int_eq(node->replica.phase, REPLICA_RUNNING);
+}
+END_TEST
+
 /* A wiped member is not led back by whoever led before the leader that it had acknowledged to. */
 START_TEST(test_older_leader_frees_nobody)
 {
@@ -588,6 +615,7 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_checked_fixture(tcase, group_set_up, group_tear_down);
     tcase_add_test(tcase, test_slow_member_is_known_as_well);
+    tcase_add_test(tcase, test_running_member_is_no_old_copy);
     tcase_add_test(tcase, test_older_leader_frees_nobody);
     tcase_add_test(tcase, test_mute_with_later_term);
     tcase_add_test(tcase, test_term_of_what_was_fetched);
