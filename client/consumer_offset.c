@@ -1,7 +1,8 @@
 /* Telling brokers how far the group is (15), or the file how far a broadcast consumer is.
  *
  * Unlike RocketMQ's client, which sends one-way, each offset stays dirty until it is answered, so that none is lost with
- * a connection or a leader.
+ * a connection or a leader. And of one queue only one is under way: a broker with several threads would serve two in any
+ * order, and the lower one would stay.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include "proto/response_code.h"
 
 #define COMMIT_LAST_TRIES 5
+#define COMMIT_TURN_MS 2 /* between two looks at whether the offset before it is answered */
 
 struct commit_call {
     struct remoting_call call;
@@ -21,6 +23,7 @@ struct commit_call {
     struct commit_wait *wait;
     struct ledgermq_queue queue;
     int64_t offset;
+    bool told; /* it is the one that is under way */
     unsigned tries;
 };
 
@@ -31,8 +34,10 @@ static void commit_end(struct commit_call *commit, int rv, int response_code, co
     struct consumer *consumer = commit->consumer;
     struct commit_wait *wait = commit->wait;
     struct offset_entry *entry = offset_store_find(&consumer->offsets, &commit->queue);
-    if (rv != 0 && entry != NULL)
-        entry->dirty = true;
+    if (entry != NULL && entry->teller == commit) {
+        entry->teller = NULL;
+        entry->dirty = entry->dirty || rv != 0;
+    }
     if (wait != NULL && rv != 0 && wait->code == LEDGERMQ_OK) {
         struct error error = {0};
         error_set(&error, rv, "offset %lld of queue %d of topic %s at %s is not stored: %s", (long long)commit->offset,
@@ -89,9 +94,28 @@ static void committed(struct remoting_call *call, int rv, const struct remoting_
     }
 }
 
+static void commit_take(struct commit_call *commit, struct offset_entry *entry)
+{
+    commit->told = true;
+    commit->offset = entry->offset;
+    entry->teller = commit;
+    entry->dirty = false;
+}
+
 static void commit_later(struct remoting_delay *delay)
 {
     struct commit_call *commit = (struct commit_call *)((char *)delay - offsetof(struct commit_call, delay));
+    struct offset_entry *entry = offset_store_find(&commit->consumer->offsets, &commit->queue);
+    if (!commit->told && entry != NULL && entry->teller != NULL) {
+        remoting_client_delay(commit->consumer->client->remoting, delay, COMMIT_TURN_MS);
+        return;
+    }
+    if (!commit->told && (entry == NULL || !entry->dirty)) {
+        commit_end(commit, 0, 0, NULL); /* whoever was before it told all there is */
+        return;
+    }
+    if (!commit->told)
+        commit_take(commit, entry);
     int rv = commit_send(commit);
     if (rv != 0 && !try_again(commit))
         commit_end(commit, rv, 0, error_text(rv));
@@ -128,16 +152,16 @@ static void commit_begin(struct consumer *consumer, struct offset_entry *entry, 
     commit->leaving = leaving;
     commit->wait = wait;
     commit->queue = entry->queue;
-    commit->offset = entry->offset;
     commit->delay.run = commit_later;
-    entry->dirty = false;
     consumer->pending++;
     if (leaving != NULL)
         leaving->jobs++;
     if (wait != NULL)
         wait->pending++;
+    if (entry->teller == NULL)
+        commit_take(commit, entry);
     /* Whatever happens comes later: the caller may be in the middle of a walk over the queues. */
-    if (commit_send(commit) != 0)
+    if (!commit->told || commit_send(commit) != 0)
         remoting_client_delay(consumer->client->remoting, &commit->delay, 0);
 }
 
@@ -159,7 +183,7 @@ void consumer_commit_last(struct assigned *assigned)
 {
     struct consumer *consumer = assigned->consumer;
     struct offset_entry *entry = offset_store_find(&consumer->offsets, &assigned->queue);
-    if (entry != NULL && entry->dirty) {
+    if (entry != NULL && (entry->dirty || entry->teller != NULL)) {
         commit_begin(consumer, entry, assigned, NULL);
         return;
     }

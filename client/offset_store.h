@@ -21,6 +21,7 @@ struct offset_entry {
     struct ledgermq_queue queue;
     int64_t offset;
     bool dirty; /* changed since it was last committed */
+    const void *teller; /* whoever tells it to the broker now, NULL = nobody */
     UT_hash_handle hh;
     char key[];
 };

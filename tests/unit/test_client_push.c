@@ -23,6 +23,8 @@ static struct {
     int refuse_pulls;     /* so many pulls are answered refusal */
     int refusal;
     int refuse_locks;
+    int silent_commits; /* so many are not kept, nor answered: another member is said to have come */
+    bool another_member;
     int send_back_code;
     int trace[TRACE_MAX]; /* codes of requests in their order; heart-beats left out */
     int trace_count;
@@ -111,7 +113,7 @@ static enum fake_reaction answer(struct remoting_command *request, struct buffer
     case REQUEST_PULL_MESSAGE:
         return answer_pull(request, out);
     case REQUEST_GET_CONSUMER_LIST_BY_GROUP:
-        snprintf(text, sizeof text, "{\"consumerIdList\":[\"%s\"]}", ledgermq_client_id(client));
+        snprintf(text, sizeof text, "{\"consumerIdList\":[%s\"%s\"]}", world.another_member ? "\"!\"," : "", ledgermq_client_id(client));
         fake_answer(out, request, 0, NULL, slice_of_text(text));
         return FAKE_ANSWER;
     case REQUEST_QUERY_CONSUMER_OFFSET:
@@ -121,6 +123,14 @@ static enum fake_reaction answer(struct remoting_command *request, struct buffer
             answer_offset(request, out, world.stored);
         return FAKE_ANSWER;
     case REQUEST_UPDATE_CONSUMER_OFFSET:
+        if (world.silent_commits-- > 0) {
+            struct remoting_writer writer;
+            world.another_member = true;
+            remoting_writer_begin_request(&writer, out, REMOTING_JSON, REQUEST_NOTIFY_CONSUMER_IDS_CHANGED, 1, REMOTING_FLAG_ONEWAY);
+            remoting_writer_ext_text(&writer, "consumerGroup", "g");
+            remoting_writer_end(&writer, 0);
+            return FAKE_ANSWER;
+        }
         world.committed = world.stored = fake_number(request, "commitOffset");
         break;
     case REQUEST_GET_MAX_OFFSET:
@@ -509,6 +519,20 @@ START_TEST(in_order_behind_a_lock)
 }
 END_TEST
 
+/* A queue goes to another member while its offset is under way: it is free only once that was answered, or said again. */
+START_TEST(an_offset_under_way_is_waited_for)
+{
+    options.orderly = true;
+    world.silent_commits = 1;
+    start("*");
+    WAIT_FOR(times(REQUEST_UNLOCK_BATCH_MQ) == 1);
+    ck_assert_int_eq(app_count(), 20);
+    ck_assert_int_eq(world_value(&world.committed), 20);
+    ck_assert_int_eq(times(REQUEST_UPDATE_CONSUMER_OFFSET), 2);
+    ledgermq_push_consumer_free(push);
+}
+END_TEST
+
 START_TEST(in_order_a_message_is_given_up_at_last)
 {
     options.orderly = true;
@@ -631,6 +655,7 @@ int main(void)
     tcase_add_test(tcase, the_end_waits_for_calls_that_run);
     tcase_add_test(tcase, a_suspended_consumer_reads_nothing);
     tcase_add_test(tcase, in_order_behind_a_lock);
+    tcase_add_test(tcase, an_offset_under_way_is_waited_for);
     tcase_add_test(tcase, in_order_a_message_is_given_up_at_last);
     tcase_add_loop_test(tcase, polls_seek_pause_and_commit, 0, 2);
     tcase_add_test(tcase, wrong_options);
