@@ -29,19 +29,19 @@ def check(condition, text):
 
 
 def wait_for(what, seconds, condition):
-    """Polls; returns the first true value, and how long it took. A connection that is refused, reset or silent is "not yet", as NotNow is: nodes come and
-    go, and a machine that stands still for a second makes them elect."""
+    """Polls; returns the first true value, and how long it took. A connection that is refused, reset or silent is "not yet", as NotNow is, and an answer that
+    lacks what was looked for (a table while nobody leads): nodes come and go, and a machine that stands still for a second makes them elect."""
     start = time.monotonic()
     while True:
         lost = None
         try:
             value = condition()
-        except (ConnectionError, TimeoutError, remoting.NotNow) as error:
+        except (ConnectionError, TimeoutError, ValueError, KeyError) as error:
             value, lost = None, error
         if value:
             return value, time.monotonic() - start
         check(time.monotonic() - start < seconds * PATIENCE, lambda error=lost: f"{what}: not within {seconds * PATIENCE:.0f} s"
-              + (f"; the last try ended with: {error}" if error else ""))
+              + (f"; the last try ended with: {error!r}" if error else ""))
         time.sleep(0.01)
 
 
