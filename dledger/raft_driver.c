@@ -353,6 +353,34 @@ int raft_driver_transfer(struct raft_driver *driver, uint64_t to)
     return rv == 0 ? 0 : rv == RAFT_NOTLEADER ? ERROR_NOT_LEADER : ERROR_NOT_FOUND;
 }
 
+void raft_driver_hand_over_stored(struct raft_driver *driver, uint64_t from)
+{
+    struct raft *raft = &driver->raft;
+    raft_index match;
+
+    if (driver->hand_over.type == 0 || driver->hand_over_to != from)
+        return;
+    if (!raft_driver_leads(driver) || raft_transferee(raft) != from || driver->hand_over.vote.term != raft_current_term(raft)) {
+        driver->hand_over.type = 0; /* it took too long, or somebody else leads */
+        return;
+    }
+    if (raft_match_index(raft, from, &match) != 0 || match < raft_last_index(raft))
+        return;
+    driver->handed_over_ms = raft_driver_now(driver);
+    driver->handed_over_to = from;
+    driver->io.send(driver->io.context, from, &driver->hand_over, NULL, 0);
+    driver->hand_over.type = 0;
+}
+
+/* The core takes what was sent for what arrived, and a member that is still storing entries does not stand: the word would be lost, and with it the time
+ * that the core gives a transfer, in which nobody accepts anything. */
+void raft_driver_hand_over(struct raft_driver *driver, uint64_t to, const struct peer_message *message)
+{
+    driver->hand_over = *message;
+    driver->hand_over_to = to;
+    raft_driver_hand_over_stored(driver, to);
+}
+
 void raft_driver_step_down(struct raft_driver *driver, uint64_t from, uint64_t term)
 {
     struct peer_message result = {.type = PEER_APPEND_ENTRIES_RESULT};

@@ -110,6 +110,8 @@ struct raft_driver {
     raft_time promised_ms[64];  /* a contact before this is no promise any more: the connection has broken since */
     raft_time handed_over_ms;   /* when a member was last told to take over, 0 = none in this term */
     uint64_t handed_over_to;
+    struct peer_message hand_over; /* waits until hand_over_to has stored all that we have; type 0 = nothing waits */
+    uint64_t hand_over_to;
     raft_time led_since_ms;
     raft_time look_due_ms;      /* as leader: when to look next whether a majority follows; else 0 */
     raft_time judge_from_ms;    /* not judged before this: our own loop stood still */

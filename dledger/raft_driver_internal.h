@@ -49,6 +49,9 @@ void raft_driver_send_empty(struct raft_driver *driver, uint64_t to, raft_index 
 int raft_driver_compare_log(const struct raft_driver *driver, const struct peer_message *request);
 /* As follower: we believe in no leader any more. */
 void raft_driver_forget_leader(struct raft_driver *driver);
+/* Tells a member to take over, now or as soon as it has stored our whole log (raft_driver_hand_over_stored: it said how far it is). */
+void raft_driver_hand_over(struct raft_driver *driver, uint64_t to, const struct peer_message *message);
+void raft_driver_hand_over_stored(struct raft_driver *driver, uint64_t from);
 /* Whether there is room for the barrier that a winner appends. */
 bool raft_driver_barrier_fits(struct raft_driver *driver);
 bool raft_driver_configuration_at(struct raft_driver *driver, raft_index index, struct raft_buffer *buffer);

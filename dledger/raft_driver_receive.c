@@ -299,6 +299,7 @@ void raft_driver_receive(struct raft_driver *driver, uint64_t from, const struct
             .capacity = (unsigned short)in->append_result.capacity,
         };
         receive_append_result(driver, &message);
+        raft_driver_hand_over_stored(driver, from);
         return;
     case PEER_REQUEST_VOTE: {
         if (in->vote.term == 0 || (in->vote.last_index == 0) != (in->vote.last_term == 0))

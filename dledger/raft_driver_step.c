@@ -212,13 +212,12 @@ static void send_message(struct raft_driver *driver, struct raft_message *messag
         break;
     }
     case RAFT_TIMEOUT_NOW:
-        driver->handed_over_ms = raft_driver_now(driver);
-        driver->handed_over_to = message->server_id;
         out.type = PEER_TIMEOUT_NOW;
         out.vote.term = message->timeout_now.term;
         out.vote.last_index = message->timeout_now.last_log_index;
         out.vote.last_term = message->timeout_now.last_log_term;
-        break;
+        raft_driver_hand_over(driver, message->server_id, &out);
+        return;
     case RAFT_INSTALL_SNAPSHOT:
         /* The trail reaches back to the first retained entry, so this means: that member needs what is deleted here. Nothing was filled in, nothing is owned. */
         driver->io.behind(driver->io.context, message->server_id);

@@ -36,6 +36,30 @@ START_TEST(test_transfer_to_each)
 }
 END_TEST
 
+/* Whoever is to take over has what the leader wrote last, and is still storing it when it says that it stored what was before. */
+START_TEST(test_transfer_while_it_stores)
+{
+    struct error error;
+
+    group.durability = DURABILITY_B;
+    group_all_up();
+    struct group_node *leader = group_wait_leader(3000), *target = node_of(leader);
+    group_must_send(leader, 0);
+    group_steps(20);
+    target->sync_us = 30000;
+    ck_assert_int_eq(group_send(leader, NULL, 1), 0);
+    group_steps(5);
+    ck_assert_int_eq(group_send(leader, NULL, 2), 0);
+    group_steps(5);
+    ck_assert_int_eq(replica_transfer(&leader->replica, name_of(target), &error), 0);
+    for (int i = 0; i < 200 && !target->replica.accepting; i++)
+        group_step();
+    ck_assert_ptr_eq(group_leader(), target);
+    target->sync_us = 0;
+    group_must_send(target, 3);
+}
+END_TEST
+
 START_TEST(test_transfer_refusals)
 {
     struct group_node *leader, *follower;
@@ -205,6 +229,7 @@ int main(void)
     tcase_add_checked_fixture(group_case, group_set_up, group_tear_down);
     tcase_set_timeout(group_case, 60);
     tcase_add_test(group_case, test_transfer_to_each);
+    tcase_add_test(group_case, test_transfer_while_it_stores);
     tcase_add_test(group_case, test_transfer_refusals);
     tcase_add_test(group_case, test_transfer_to_the_deaf);
     tcase_add_test(group_case, test_begins_anew_during_transfer);
