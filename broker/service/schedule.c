@@ -49,11 +49,10 @@ struct schedule_read {
 };
 
 struct schedule_level {
-    int64_t next;       /* schedule-queue offset to deliver next */
-    int64_t due_ms;     /* wall clock; INT64_MAX = nothing waits */
-    int64_t seen_offset; /* offset that seen_us belongs to, -1 = none */
-    uint64_t seen_us;    /* when it was looked at first; monotonic, for the wall clock may be set meanwhile */
-    bool reading;       /* the pool reads the records at next */
+    int64_t next;   /* schedule-queue offset to deliver next */
+    int64_t due_ms; /* wall clock; INT64_MAX = nothing waits */
+    struct schedule_sight sight;
+    bool reading;   /* the pool reads the records at next */
 };
 
 struct schedule {
@@ -124,6 +123,13 @@ int64_t schedule_due_ms(int64_t deliver_at_ms, int64_t now_ms, int64_t waited_ms
 {
     int64_t at_last_ms = now_ms - waited_ms + delay_ms;
     return deliver_at_ms < at_last_ms ? deliver_at_ms : at_last_ms;
+}
+
+int64_t schedule_waited_ms(struct schedule_sight *sight, int64_t offset, int64_t end, uint64_t now_us)
+{
+    if (offset >= sight->end)
+        *sight = (struct schedule_sight){end, now_us};
+    return (int64_t)(now_us - sight->seen_us) / 1000;
 }
 
 static void set_timer(struct schedule *schedule, int64_t due_ms, int64_t now_ms);
@@ -349,11 +355,8 @@ static void run_level(struct schedule *schedule, int number, int64_t now_ms)
     }
     struct consume_queue_unit unit;
     while (consume_queue_get(queue, level->next, &unit)) {
-        if (level->seen_offset != level->next) {
-            level->seen_offset = level->next;
-            level->seen_us = now_us;
-        }
-        int64_t due_ms = schedule_due_ms(unit.tags_code, now_ms, (int64_t)(now_us - level->seen_us) / 1000, delay_ms);
+        int64_t waited_ms = schedule_waited_ms(&level->sight, level->next, queue->max_offset, now_us);
+        int64_t due_ms = schedule_due_ms(unit.tags_code, now_ms, waited_ms, delay_ms);
         if (due_ms > now_ms) {
             level->due_ms = due_ms;
             return;
@@ -446,7 +449,7 @@ void schedule_role_changed(struct schedule *schedule)
         return;
     for (int i = 1; i <= (int)LIMIT_DELAY_LEVELS; i++) {
         schedule->levels[i] = (struct schedule_level){
-            .next = metadata_delay_offset(broker->metadata, i), .due_ms = INT64_MAX, .seen_offset = -1};
+            .next = metadata_delay_offset(broker->metadata, i), .due_ms = INT64_MAX};
     }
     int64_t now_ms = env_now_ms(&broker->env);
     set_timer(schedule, now_ms, now_ms);

@@ -68,6 +68,37 @@ START_TEST(due)
 }
 END_TEST
 
+/* When all of a level's messages are delivered, by real time from the leader's first look on: they were stored by a clock that was an hour ahead. */
+static int64_t deliver_all(int64_t waiting, int64_t late, int64_t delay_ms)
+{
+    struct schedule_sight sight = {0};
+    int64_t real_ms = 0, ahead_ms = 3600 * 1000;
+
+    for (int64_t next = 0; next < waiting + late; next++) {
+        for (;;) {
+            int64_t end = waiting + (real_ms < delay_ms / 2 ? 0 : late); /* the late ones are stored meanwhile */
+            int64_t stored_ms = next < waiting ? 0 : delay_ms / 2;
+            int64_t waited_ms = schedule_waited_ms(&sight, next, end, (uint64_t)real_ms * 1000);
+            int64_t due_ms = schedule_due_ms(stored_ms + ahead_ms + delay_ms, real_ms, waited_ms, delay_ms);
+            if (due_ms <= real_ms) {
+                ck_assert_int_ge(real_ms, stored_ms + delay_ms);
+                break;
+            }
+            real_ms = due_ms;
+        }
+    }
+    return real_ms;
+}
+
+START_TEST(all_wait_together)
+{
+    ck_assert_int_eq(deliver_all(1, 0, 10000), 10000);
+    ck_assert_int_eq(deliver_all(1000, 0, 10000), 10000);
+    /* Who came while those waited is seen when they are gone. */
+    ck_assert_int_eq(deliver_all(1000, 1000, 10000), 20000);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("schedule");
@@ -76,6 +107,7 @@ int main(void)
     tcase_add_test(tcase, bad_levels);
     tcase_add_test(tcase, level_of_a_message);
     tcase_add_test(tcase, due);
+    tcase_add_test(tcase, all_wait_together);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
