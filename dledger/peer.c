@@ -38,6 +38,7 @@ struct peer_connection {
     bool tcp_open;
     bool closing;
     bool resolving;
+    bool told;         /* our hello went out on it */
     bool greeted;
     uint8_t version;   /* that both ends speak, once greeted */
     enum connection_mode mode;
@@ -278,16 +279,18 @@ static void send_hello(struct peer_connection *connection)
         connection_close(connection);
         return;
     }
+    connection->told = true;
     peer_message_encode(&message, header);
     connection_send(connection, header, body.data, body.size);
     buffer_close(&body);
 }
 
+/* Also on a connection whose other end has not answered yet: when it does, it goes by the hello that it had. */
 void peer_network_greet(struct peer_network *network)
 {
-    for (int i = 0; i < DLEDGER_MEMBERS_MAX; i++) {
-        if (network->links[i].connection != NULL)
-            send_hello(network->links[i].connection);
+    for (struct peer_connection *connection = network->connections; connection != NULL; connection = connection->next) {
+        if (connection->told && !connection->closing)
+            send_hello(connection);
     }
 }
 

@@ -345,12 +345,14 @@ void network_cut_unsent(struct machine *machine)
     }
 }
 
+/* On all that have heard us, also where the other end has not answered yet. */
 void network_greet(struct machine *machine)
 {
-    for (int i = 1; i <= world.nodes; i++) {
-        struct connection *connection = machine->links[i].connection;
-        if (connection != NULL)
-            send_hello(connection, connection->side[0] == machine->id ? 0 : 1);
+    for (struct connection *connection = connections; connection != NULL; connection = connection->next) {
+        for (int end = 0; end < 2; end++) {
+            if (connection->side[end] == machine->id && connection->open[end] && connection->life[end] == machine->life && (end == 0 || connection->greeted[end]))
+                send_hello(connection, end);
+        }
     }
 }
 

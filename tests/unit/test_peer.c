@@ -1,0 +1,180 @@
+/* Connections between members over real sockets: this program is member n1, as rude as it likes, to a member n0 with the product's network. */
+#include "dledger/peer.h"
+
+#include <arpa/inet.h>
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "tests/lib/replica_group.h"
+#include "tests/lib/run_suite.h"
+
+#define WAIT_NS 20000000000ull
+
+static uv_loop_t loop;
+static struct peer_network network;
+static struct replica *replica; /* n0's */
+static int listener;            /* n1's */
+static int n0_port;
+
+static int listen_anywhere(int *port)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
+    ck_assert_int_eq(listen(fd, 8), 0);
+    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&at, &size), 0);
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    *port = ntohs(at.sin_port);
+    return fd;
+}
+
+static void on_message(void *context, uint64_t from, const struct peer_message *message, const uint8_t *body)
+{
+    (void)context, (void)from, (void)message, (void)body;
+}
+
+static void on_member(void *context, uint64_t id)
+{
+    (void)context, (void)id;
+}
+
+static void set_up(void)
+{
+    struct peer_network_callbacks callbacks = {NULL, on_message, on_member, on_member, NULL};
+    struct error error;
+    int port;
+
+    group_set_up();
+    group_up(&group.nodes[1]);
+    replica = &group.nodes[1].replica;
+    close(listen_anywhere(&n0_port)); /* a free one */
+    listener = listen_anywhere(&port);
+    snprintf(replica->self_listed.address, sizeof replica->self_listed.address, "127.0.0.1:%d", n0_port);
+    snprintf(replica->members[1].address, sizeof replica->members[1].address, "127.0.0.1:%d", port);
+    replica->members[2].address[0] = '\0'; /* n2 is nowhere */
+    uv_loop_init(&loop);
+    ck_assert_msg(peer_network_open(&network, &loop, replica, &callbacks, &error) == 0, "%s", error.message);
+}
+
+static void on_network_closed(void *argument)
+{
+    *(bool *)argument = true;
+}
+
+static void tear_down(void)
+{
+    bool closed = false;
+    close(listener);
+    peer_network_close(&network, on_network_closed, &closed);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    ck_assert(closed);
+    ck_assert_int_eq(uv_loop_close(&loop), 0);
+    group_tear_down();
+}
+
+/* n0 dials. */
+static int accepted(void)
+{
+    uint64_t began = uv_hrtime();
+    int fd;
+    while ((fd = accept(listener, NULL, NULL)) < 0 && uv_hrtime() - began < WAIT_NS)
+        uv_run(&loop, UV_RUN_NOWAIT);
+    ck_assert_int_ge(fd, 0);
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    return fd;
+}
+
+static void receive(int fd, void *out, size_t size)
+{
+    uint64_t began = uv_hrtime();
+    for (size_t got = 0; got < size;) {
+        ssize_t n = read(fd, (uint8_t *)out + got, size - got);
+        ck_assert_msg(n > 0 || (n < 0 && errno == EAGAIN), "n0 closes the connection");
+        ck_assert_msg(uv_hrtime() - began < WAIT_NS, "n0 says nothing");
+        got += n > 0 ? (size_t)n : 0;
+        uv_run(&loop, UV_RUN_NOWAIT);
+    }
+}
+
+static uint64_t receive_hello(int fd)
+{
+    uint8_t header[PEER_HEADER_SIZE], body[8192];
+    struct peer_message message;
+    struct peer_hello hello;
+
+    receive(fd, header, sizeof header);
+    ck_assert_int_eq(peer_message_decode(&message, header), 0);
+    ck_assert_int_eq(message.type, PEER_HELLO);
+    ck_assert_uint_le(message.body_size, sizeof body);
+    receive(fd, body, message.body_size);
+    ck_assert_int_eq(peer_hello_decode(&hello, &message, slice_of(body, message.body_size)), 0);
+    return hello.term;
+}
+
+static void receive_magic(int fd)
+{
+    uint8_t magic[4];
+    receive(fd, magic, sizeof magic);
+    ck_assert_uint_eq(load_u32(magic), PEER_MAGIC);
+}
+
+static void send_hello(int fd)
+{
+    uint8_t header[PEER_HEADER_SIZE];
+    struct peer_message message;
+    struct peer_hello hello;
+    struct buffer body;
+
+    replica_hello(replica, 1, &hello); /* one more empty member of the same group */
+    hello.from = 2;
+    hello.run++;
+    snprintf(hello.self_id, sizeof hello.self_id, "n1");
+    buffer_init(&body, 0);
+    peer_hello_encode(&hello, &message, &body);
+    peer_message_encode(&message, header);
+    ck_assert_int_eq(write(fd, header, sizeof header), (ssize_t)sizeof header);
+    ck_assert_int_eq(write(fd, body.data, body.size), (ssize_t)body.size);
+    buffer_close(&body);
+}
+
+/* Each of the two has dialled. n0 takes the answer to its own dial last, so that connection stays, and on it n0 spoke before it had something new to say;
+ * what it said on the other one may have gone with it. */
+START_TEST(test_news_on_a_connection_without_an_answer)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)n0_port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    uint8_t magic[4];
+    int dialled = accepted();
+
+    receive_magic(dialled);
+    ck_assert_uint_eq(receive_hello(dialled), 0);
+    int knock = socket(AF_INET, SOCK_STREAM, 0);
+    ck_assert_int_eq(connect(knock, (struct sockaddr *)&to, sizeof to), 0);
+    fcntl(knock, F_SETFL, O_NONBLOCK);
+    store_u32(magic, PEER_MAGIC);
+    ck_assert_int_eq(write(knock, magic, sizeof magic), (ssize_t)sizeof magic);
+    send_hello(knock);
+    ck_assert_uint_eq(receive_hello(knock), 0);
+
+    replica->votes.term = 7;
+    peer_network_greet(&network);
+    send_hello(dialled);
+    ck_assert_uint_eq(receive_hello(dialled), 7);
+    close(knock);
+    close(dialled);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("peer");
+    TCase *tcase = tcase_create("sockets");
+    tcase_set_timeout(tcase, 60);
+    tcase_add_checked_fixture(tcase, set_up, tear_down);
+    tcase_add_test(tcase, test_news_on_a_connection_without_an_answer);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}
