@@ -109,6 +109,9 @@ void replica_note_seen(struct replica *replica);
 void replica_note_seen_of(struct replica *replica, int place); /* of one member: its answer may come after the commit */
 /* Another member says that this directory is an old copy. */
 void replica_told_forgot(struct replica *replica, uint64_t from, const struct peer_message *in);
+/* What lies here is not what this member, or whoever has its name now, had: it takes no part any more, and with its next start it is one that forgot all. */
+bool replica_may_begin_anew(const struct replica *replica);
+void replica_begin_anew(struct replica *replica);
 
 /* ---- replica_leadership.c ---- */
 /* Place of the member to hand leadership to: the one with most of the log, of those whose disk is slow only when there is no other. -1: none can lead now.

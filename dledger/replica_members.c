@@ -321,19 +321,18 @@ void replica_note_seen(struct replica *replica)
         replica_note_seen_of(replica, i);
 }
 
-void replica_told_forgot(struct replica *replica, uint64_t from, const struct peer_message *in)
+bool replica_may_begin_anew(const struct replica *replica)
+{
+    return replica->phase == REPLICA_RUNNING && !replica->restart_wanted && !replica->fetch.frozen && replica_group_size(replica) > 1 &&
+           !replica->options.force_start;
+}
+
+void replica_begin_anew(struct replica *replica)
 {
     char path[512];
     struct error error;
     int rv;
 
-    if (replica->phase != REPLICA_RUNNING || replica->restart_wanted || replica->fetch.frozen || replica_group_size(replica) == 1 || replica->options.force_start ||
-        (in->forgot.term <= replica->votes.term && in->forgot.last_index <= raft_driver_last(&replica->driver)))
-        return;
-    LOG_ERROR("member %s knew this member with term %llu and entry %lld, here are term %llu and entry %lld: this directory is an old copy. The member takes no "
-              "part until it has caught up with a leader",
-              replica->members[from - 1].id, (unsigned long long)in->forgot.term, (long long)in->forgot.last_index - 1, (unsigned long long)replica->votes.term,
-              (long long)replica->ledger.last_index);
     /* Not a vote more. Without its vote file it is one of those that ask everybody before they vote again. */
     replica->driver.failed = true;
     replica->checkpoint.forgot = true;
@@ -349,6 +348,18 @@ void replica_told_forgot(struct replica *replica, uint64_t from, const struct pe
         return;
     }
     replica->restart_wanted = true;
+}
+
+void replica_told_forgot(struct replica *replica, uint64_t from, const struct peer_message *in)
+{
+    if (!replica_may_begin_anew(replica) ||
+        (in->forgot.term <= replica->votes.term && in->forgot.last_index <= raft_driver_last(&replica->driver)))
+        return;
+    LOG_ERROR("member %s knew this member with term %llu and entry %lld, here are term %llu and entry %lld: this directory is an old copy. The member takes no "
+              "part until it has caught up with a leader",
+              replica->members[from - 1].id, (unsigned long long)in->forgot.term, (long long)in->forgot.last_index - 1, (unsigned long long)replica->votes.term,
+              (long long)replica->ledger.last_index);
+    replica_begin_anew(replica);
 }
 
 void replica_peer_lost(struct replica *replica, uint64_t id)

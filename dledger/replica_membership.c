@@ -389,6 +389,21 @@ static void take_told(struct replica *replica, const struct peer_hello *hello)
     make_running_table(replica);
 }
 
+/* We stand in it under another number, so the member that our directory is of was removed, and nobody will talk to it again. */
+static void leave_old_number(struct replica *replica, const struct peer_hello *hello)
+{
+    if (replica->restart_wanted || replica->fetch.frozen)
+        return;
+    if (!replica_may_begin_anew(replica)) {
+        set_removed(replica, hello->configuration_index);
+        return;
+    }
+    LOG_ERROR("this node, %s, was removed from group %s and added again, by entry %lld at the latest, and its directory is of the time before. The member takes no "
+              "part until it has caught up with a leader",
+              replica->options.self_id, replica->options.group, (long long)hello->configuration_index - 1);
+    replica_begin_anew(replica);
+}
+
 void replica_hear_configuration(struct replica *replica, const struct peer_hello *hello)
 {
     struct raft_configuration configuration;
@@ -425,8 +440,11 @@ void replica_hear_configuration(struct replica *replica, const struct peer_hello
             LOG_ERROR("group %s was made anew by force, without this node: what it holds behind the end of that log is of the old group, and lost to it",
                       replica->options.group);
         set_removed(replica, hello->configuration_index);
-    } else if (generation == ours && replica->phase == REPLICA_RUNNING && number_in(&configuration, replica->options.self_id) == replica->id) {
-        take_told(replica, hello);
+    } else if (generation == ours && replica->phase == REPLICA_RUNNING) {
+        if (number_in(&configuration, replica->options.self_id) == replica->id)
+            take_told(replica, hello);
+        else
+            leave_old_number(replica, hello);
     }
     raft_configuration_close(&configuration);
 }

@@ -621,7 +621,7 @@ static const char *greet(struct group_node *to, struct group_node *like, const c
 {
     struct peer_hello hello;
 
-    replica_hello(&like->replica, to->id, &hello);
+    replica_hello(&like->replica, to->replica.id, &hello);
     snprintf(hello.self_id, sizeof hello.self_id, "%s", id);
     hello.from = from;
     const char *why = replica_check_hello(&to->replica, &hello);
@@ -658,6 +658,38 @@ START_TEST(test_lets_in_who_came_meanwhile)
     hear_of(leader, lags, 999, ids);
     ck_assert_ptr_null(greet(lags, leader, "n7", 4, 4));
     ck_assert(!raft_driver_is_voter(&lags->replica.driver, 4) && raft_driver_is_voter(&lags->replica.driver, old_number));
+}
+END_TEST
+
+/* A directory of the time before its member was removed and added again under another number: an old copy that was put back, or one that nobody moved away. Who
+ * has the old number now is somebody else. */
+START_TEST(test_directory_of_an_earlier_membership)
+{
+    struct group_node *leader, *old;
+    const char *ids[DLEDGER_MEMBERS_MAX] = {NULL};
+
+    group_all_up();
+    leader = group_wait_leader(3000);
+    old = group_other(leader, NULL);
+    group_must_send(leader, 0);
+    group_steps(100);
+    for (int i = 1; i <= GROUP_NODES; i++)
+        ids[i - 1] = name_of(&group.nodes[i]);
+    ids[old->id - 1] = "n7";
+    ids[3] = name_of(old);
+    old->no_restart = true;
+    hear_of(leader, old, 1, ids); /* older than its own log */
+    ck_assert(!old->replica.restart_wanted);
+    hear_of(leader, old, 1000, ids);
+    ck_assert(old->replica.restart_wanted);
+    ck_assert(old->replica.driver.failed);
+    group_kill(old);
+    group_up(old);
+    ck_assert_int_eq(old->replica.phase, REPLICA_MUTE);
+    ck_assert_int_eq(old->replica.mute_reason, PEER_MUTE_EMPTY);
+    hear_of(leader, old, 1000, ids);
+    ck_assert_uint_eq(old->replica.id, 4);
+    ck_assert_ptr_null(greet(old, leader, "n7", old->id, old->id));
 }
 END_TEST
 
@@ -700,6 +732,7 @@ int main(void)
     tcase_add_test(tcase, test_mute_with_voters_of_yesterday);
     tcase_add_test(tcase, test_mute_with_a_change_that_was_cut);
     tcase_add_test(tcase, test_lets_in_who_came_meanwhile);
+    tcase_add_test(tcase, test_directory_of_an_earlier_membership);
     tcase_add_test(tcase, test_no_first_start_with_who_does_not_know_us);
     tcase_add_loop_test(tcase, test_kill_at_each_step_of_a_change, 0, 4);
     tcase_add_loop_test(tcase, test_chance_of_changes_loses_nothing, 0, 10);
