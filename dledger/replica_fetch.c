@@ -13,6 +13,8 @@ void replica_send_fetch(struct replica *replica)
     message.fetch.next_index = raft_driver_last(&replica->driver) + 1;
     message.fetch.previous_term = replica->ledger.last_term;
     message.fetch.term = replica->votes.term;
+    if (message.fetch.term < replica->ledger.last_term)
+        message.fetch.term = replica->ledger.last_term; /* the vote file that knew it may be lost */
     if (replica->mute_reason == PEER_MUTE_EMPTY && replica->heard_term > message.fetch.term)
         message.fetch.term = replica->heard_term;
     replica->fetch_sent_us = replica_now_us(replica);
@@ -107,7 +109,8 @@ void replica_receive_fetched(struct replica *replica, uint64_t from, const struc
 
     if (replica->phase != REPLICA_MUTE || replica->mute_reason == PEER_MUTE_DAMAGED || in->fetch_result.previous_index != last)
         return;
-    if (leaderless ? replica_leaderless(replica) != from : term < replica->votes.term)
+    /* Who led before our newest entries were made has been succeeded, whether it knows or not, and may lack what is committed here. */
+    if (leaderless ? replica_leaderless(replica) != from : term < replica->votes.term || term < replica->ledger.last_term)
         return;
     if (what == 2) {
         bulk_fetch_begin(&replica->fetch);

@@ -152,6 +152,45 @@ START_TEST(test_older_leader_frees_nobody)
 }
 END_TEST
 
+/* Nor one whose vote file is older than its log: who led before its newest entries were made may lack what is committed there. */
+START_TEST(test_older_leader_cuts_nothing)
+{
+    struct group_node *older = start_group(DURABILITY_B);
+    struct group_node *leader, *mute;
+    struct peer_message answer = {.type = PEER_FETCH_RESULT};
+    raft_term term = term_of(older);
+
+    leader = next_leader(older);
+    mute = group_other(older, leader);
+    for (int i = 0; i < 5; i++)
+        group_must_send(leader, i);
+    group_steps(1500); /* a checkpoint says that they are committed */
+    group_kill(mute);
+    ck_assert_int_eq(mute->sim.env.ops->unlink(&mute->sim.env, group_file(mute, "vote")), 0);
+    group_save_vote(mute, term, 0);
+    mute->cut = true;
+    group_up(mute);
+    group_step();
+    ck_assert_int_eq(mute->replica.phase, REPLICA_MUTE);
+    int64_t last = mute->replica.ledger.last_index;
+
+    /* What the older one would have said, had it still led with a log of its own. */
+    answer.flags = 1;
+    answer.fetch_result.previous_index = (raft_index)last + 1;
+    answer.fetch_result.term = term;
+    answer.fetch_result.commit = answer.fetch_result.match = 1;
+    answer.fetch_result.last_index = 2;
+    replica_receive(&mute->replica, older->id, &answer, NULL);
+    ck_assert_int_eq(mute->replica.phase, REPLICA_MUTE);
+    ck_assert_int_eq(mute->replica.ledger.last_index, last);
+
+    mute->cut = false;
+    group_steps(1000);
+    ck_assert_int_eq(mute->replica.phase, REPLICA_RUNNING);
+    expect_equal_logs();
+}
+END_TEST
+
 /* A mute member that once stood for election in a later term is not left alone by a leader of an earlier one. */
 START_TEST(test_mute_with_later_term)
 {
@@ -617,6 +656,7 @@ int main(void)
     tcase_add_test(tcase, test_slow_member_is_known_as_well);
     tcase_add_test(tcase, test_running_member_is_no_old_copy);
     tcase_add_test(tcase, test_older_leader_frees_nobody);
+    tcase_add_test(tcase, test_older_leader_cuts_nothing);
     tcase_add_test(tcase, test_mute_with_later_term);
     tcase_add_test(tcase, test_term_of_what_was_fetched);
     tcase_add_test(tcase, test_stopped_member_is_missing);
