@@ -308,8 +308,9 @@ static raft_index newest_known(const struct replica *replica)
 {
     const struct raft *raft = &replica->driver.raft;
     bool started = replica->driver.started;
-    const raft_index others[] = {started ? raft->configuration_committed_index : replica->found_index,
-                                 started ? raft->configuration_uncommitted_index : replica->group_index};
+    /* What is told is committed, so at the index of ours that is not, it is ours or what replaces it. */
+    raft_index uncommitted = raft->configuration_uncommitted_index == 0 ? 0 : raft->configuration_uncommitted_index - 1;
+    const raft_index others[] = {started ? raft->configuration_committed_index : replica->found_index, started ? uncommitted : replica->group_index};
     raft_index known = replica->configuration_index;
 
     for (int i = 0; i < 2; i++) {
@@ -507,7 +508,8 @@ static int check_known(struct replica *replica, enum dledger_member_action actio
     if (action == DLEDGER_MEMBER_PROMOTE) {
         if (member->voter)
             return error_set(error, ERROR_EXISTS, "%s has a vote already", member->id);
-        if (!peer->connected || !peer->hello.started || raft_match_index(&replica->driver.raft, member->raft_id, &match) != 0)
+        /* One that has not taken anything from this leader may be back with another disk, and where few vote its own vote would be needed to commit this. */
+        if (!peer->connected || !peer->hello.started || raft_match_index(&replica->driver.raft, member->raft_id, &match) != 0 || match == 0)
             return error_set(error, ERROR_BUSY, "%s is not connected, or catches up", member->id);
         if (raft_driver_last(&replica->driver) - match >= REPLICA_TRANSFER_LAG_MAX)
             return error_set(error, ERROR_BUSY, "%s is %llu entries behind, fewer than %u are needed", member->id,

@@ -661,6 +661,39 @@ START_TEST(test_lets_in_who_came_meanwhile)
 }
 END_TEST
 
+static bool one_is_away(uint64_t from, uint64_t to, const struct peer_message *message)
+{
+    (void)message;
+    return from != filled && to != filled;
+}
+
+/* A new leader has heard nothing of a member but its hello, and knows not what it holds. */
+START_TEST(test_no_vote_before_an_answer)
+{
+    struct group_node *leader, *waits;
+
+    group_all_up();
+    leader = group_wait_leader(3000);
+    waits = group_other(leader, NULL);
+    must_change(leader, DLEDGER_MEMBER_DEMOTE, waits);
+    group_steps(100);
+    filled = waits->id;
+    group.passes = one_is_away;
+    group_kill(leader);
+    group_up(leader);
+    leader = group_wait_leader(3000);
+    group_must_send(leader, 0);
+    group_steps(500);
+    ck_assert(leader->replica.peers[waits->id - 1].connected);
+    for (int i = 0; i < 20; i++) {
+        ck_assert_int_eq(begin_change(leader, DLEDGER_MEMBER_PROMOTE, waits), ERROR_BUSY);
+        group_step();
+    }
+    group.passes = NULL;
+    must_change(leader, DLEDGER_MEMBER_PROMOTE, waits);
+}
+END_TEST
+
 /* A directory of the time before its member was removed and added again under another number: an old copy that was put back, or one that nobody moved away. Who
  * has the old number now is somebody else. */
 START_TEST(test_directory_of_an_earlier_membership)
@@ -690,6 +723,47 @@ START_TEST(test_directory_of_an_earlier_membership)
     hear_of(leader, old, 1000, ids);
     ck_assert_uint_eq(old->replica.id, 4);
     ck_assert_ptr_null(greet(old, leader, "n7", old->id, old->id));
+}
+END_TEST
+
+/* Its log ends with the change that removes it, as one that was fetched can, and no leader sends it anything any more: that this is committed it hears from
+ * others' hellos alone. */
+START_TEST(test_removed_by_its_last_entry)
+{
+    struct peer_message append = {.type = PEER_APPEND_ENTRIES};
+    struct group_node *leader, *goes, *third;
+    const char *ids[DLEDGER_MEMBERS_MAX] = {NULL};
+    const uint8_t *run;
+    size_t size;
+
+    group_all_up();
+    leader = group_wait_leader(3000);
+    goes = group_other(leader, NULL);
+    third = group_other(leader, goes);
+    must_change(leader, DLEDGER_MEMBER_DEMOTE, goes);
+    group_steps(100);
+    group_part(goes, leader);
+    group_part(goes, third);
+    must_change(leader, DLEDGER_MEMBER_REMOVE, goes);
+    raft_index last = raft_driver_last(&goes->replica.driver), removed = request.index + 1;
+    ck_assert_uint_eq(removed, last + 1);
+    append.count = ledger_run(&leader->replica.ledger, last, 1, PEER_RUN_MAX, &run, &size);
+    ck_assert_uint_eq(append.count, 1);
+    append.body_size = (uint32_t)size;
+    append.append.term = leader->replica.votes.term;
+    append.append.previous_index = append.append.commit = last;
+    append.append.previous_term = goes->replica.ledger.last_term;
+    replica_receive(&goes->replica, leader->id, &append, run);
+    group_steps(20);
+    ck_assert_uint_eq(goes->replica.driver.raft.configuration_uncommitted_index, removed);
+    ck_assert_int_eq(goes->replica.phase, REPLICA_RUNNING);
+
+    ids[leader->id - 1] = name_of(leader);
+    ids[third->id - 1] = name_of(third);
+    hear_of(leader, goes, removed - 1, ids); /* what is no newer than our own log's changes nothing */
+    ck_assert_int_eq(goes->replica.phase, REPLICA_RUNNING);
+    hear_of(leader, goes, removed, ids);
+    ck_assert_int_eq(goes->replica.phase, REPLICA_REMOVED);
 }
 END_TEST
 
@@ -733,6 +807,8 @@ int main(void)
     tcase_add_test(tcase, test_mute_with_a_change_that_was_cut);
     tcase_add_test(tcase, test_lets_in_who_came_meanwhile);
     tcase_add_test(tcase, test_directory_of_an_earlier_membership);
+    tcase_add_test(tcase, test_no_vote_before_an_answer);
+    tcase_add_test(tcase, test_removed_by_its_last_entry);
     tcase_add_test(tcase, test_no_first_start_with_who_does_not_know_us);
     tcase_add_loop_test(tcase, test_kill_at_each_step_of_a_change, 0, 4);
     tcase_add_loop_test(tcase, test_chance_of_changes_loses_nothing, 0, 10);
