@@ -22,6 +22,7 @@ void replica_fail(struct replica *replica, const struct error *error)
     replica->phase = REPLICA_FAILED;
     replica->failure = *error;
     replica->driver.failed = true;
+    replica->more_to_apply = false;
     LOG_ERROR("this member stops for good: %s", error->message);
     replica->io.hello_changed(replica->io.context);
 }
@@ -130,7 +131,7 @@ bool replica_turn(struct replica *replica)
         if (driver->started && (replica->options.durability == DURABILITY_A || SEEDED_BUG(PERSISTED_EARLY)))
             raft_driver_persisted(driver, raft_driver_last(driver));
         raft_index committed = SEEDED_BUG(SERVE_UNCOMMITTED) ? raft_driver_last(driver) : driver->commit;
-        if (driver->started && replica->applied < committed)
+        if (driver->started && replica->phase != REPLICA_FAILED && replica->applied < committed)
             worked = replica_apply(replica, committed, REPLICA_APPLY_TURN_MAX);
         replica_slow_note_commit(replica);
         applied |= worked;
@@ -262,6 +263,8 @@ bool replica_stop_step(struct replica *replica)
         return true;
     while (replica->applied < replica->driver.commit && replica_apply(replica, replica->driver.commit, UINT32_MAX))
         ;
+    if (replica->phase == REPLICA_FAILED)
+        return true;
     if (replica_sync_now(replica, &error) != 0 || message_store_sync(replica->store) != 0) {
         LOG_ERROR("clean stop: sync failed; the next start does more work");
         return true;

@@ -69,16 +69,14 @@ static bool apply_one(struct replica *replica)
                                  slice_of(body.data + dispatch.size, body.size - dispatch.size), replay);
         break;
     }
-    case LEDGER_ENTRY_METADATA: {
-        bool failed_before = replica->phase == REPLICA_FAILED;
+    case LEDGER_ENTRY_METADATA:
         if (!SEEDED_BUG_NOW(RECORD_DROPPED, 20))
             callbacks->apply_metadata(callbacks->context, index - 1, body, replay);
         if (SEEDED_BUG_NOW(APPLY_TWICE, 20))
             callbacks->apply_metadata(callbacks->context, index - 1, body, replay);
-        if (replica->phase == REPLICA_FAILED && !failed_before)
+        if (replica->phase == REPLICA_FAILED)
             return false; /* it is of a later version: it counts as not applied */
         break;
-    }
     case LEDGER_ENTRY_CONFIGURATION:
         if (index > replica->configuration_index) {
             replica->configuration_index = index;
@@ -126,7 +124,7 @@ bool replica_apply(struct replica *replica, raft_index target, uint32_t count_ma
     }
     if (replica->apply_stalled && replica_now_us(replica) < replica->apply_retry_us)
         return false;
-    while (replica->applied < target && count < count_max && apply_one(replica))
+    while (replica->applied < target && count < count_max && replica->phase != REPLICA_FAILED && apply_one(replica))
         count++;
     replica->more_to_apply = replica->applied < target && !replica->apply_stalled && ledger_hole_of(&replica->ledger, replica->applied) == NULL && replica->phase != REPLICA_FAILED;
     if (replica->applied == before)
