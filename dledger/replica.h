@@ -174,6 +174,7 @@ struct replica {
     raft_index group_index;                      /* newest configuration that a running member told us of, while we have no log of our own or are mute */
     uint64_t group_generation;                   /* ... and the generation of that member */
     bool not_added;                              /* ... and we do not stand in it */
+    bool said_at_odds;                           /* that lists of empty members differ, once */
     bool half_filled;                            /* our log ends before the configuration that we stand in */
     struct buffer told;                          /* while we run: a newer configuration than ours, as a running member told it */
     raft_index told_index;                       /* 0 = none */

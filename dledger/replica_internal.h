@@ -171,6 +171,11 @@ bool replica_has_others(const struct replica *replica);
 void replica_review_configuration(struct replica *replica);
 /* Place of the member in the table, -1 = none. */
 int replica_place_of(const struct replica *replica, struct slice id);
+/* Would the sender, which is as good as empty, begin with the same members as we? What older versions do not tell they are believed to. */
+bool replica_agrees_on_first(const struct replica *replica, const struct peer_hello *hello);
+/* This node forgot what it had, and its dLegerPeers names a member that those whom it has heard do not know: their group may be one of yesterday, which they left
+ * without knowing it. NULL: none. */
+const char *replica_named_elsewhere(const struct replica *replica);
 /* The configuration of the first start: the same bytes on every node. */
 int replica_first_configuration(struct replica *replica, struct buffer *out);
 /* One with this member alone in it. */

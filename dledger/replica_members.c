@@ -30,17 +30,20 @@ void replica_hello(struct replica *replica, uint64_t to, struct peer_hello *hell
     snprintf(hello->group, sizeof hello->group, "%s", replica->options.group);
     snprintf(hello->broker_address, sizeof hello->broker_address, "%s", replica->broker_address);
     snprintf(hello->self_id, sizeof hello->self_id, "%s", replica->options.self_id);
+    struct buffer encoded;
+    bool told = false;
+    buffer_init(&encoded, sizeof hello->configuration);
     if (hello->started && !replica->driver.failed) {
-        struct buffer encoded;
-        const struct raft *raft = &replica->driver.raft;
-        buffer_init(&encoded, sizeof hello->configuration);
-        if (replica_encode_members(replica, &encoded)) {
-            hello->configuration_index = raft->configuration_committed_index;
-            hello->configuration_size = (uint32_t)encoded.size;
-            memcpy(hello->configuration, encoded.data, encoded.size);
-        }
-        buffer_close(&encoded);
+        told = replica_encode_members(replica, &encoded);
+        hello->configuration_index = told ? replica->driver.raft.configuration_committed_index : 0;
+    } else if (!hello->started && replica->ledger.last_index <= 0) {
+        told = replica_first_configuration(replica, &encoded) == 0; /* of no index: nobody has it yet */
     }
+    if (told) {
+        hello->configuration_size = (uint32_t)encoded.size;
+        memcpy(hello->configuration, encoded.data, encoded.size);
+    }
+    buffer_close(&encoded);
 }
 
 /* The number under which we know the sender; 0 = not at all. */
@@ -112,7 +115,8 @@ static bool is_missing(const struct replica_peer *peer)
 struct heard {
     int others;
     int missing;   /* of them */
-    int young;     /* empty, or holding no more than the first entry of the first term: never took part in an election */
+    int young;     /* empty, or holding no more than the first entry of the first term, and that is ours as well: never took part in an election */
+    int at_odds;   /* of them: would begin, or have begun, with other members than we */
     int majority;  /* of those who vote */
     int running;   /* that vote */
     int better;    /* mute ones that vote and hold more than we do */
@@ -141,7 +145,11 @@ static struct heard hear_others(const struct replica *replica)
             heard.missing++;
             continue;
         }
-        heard.young += hello->last_index <= 1 && hello->term <= 1;
+        if (hello->last_index <= 1 && hello->term <= 1) {
+            bool agrees = replica_agrees_on_first(replica, hello);
+            heard.young += agrees || !hello->started;
+            heard.at_odds += !agrees;
+        }
         if (!hello->started) {
             heard.better += votes && hello->last_index > 1 && better_log(hello, replica->ledger.last_term, raft_driver_last(&replica->driver), replica->id);
             continue;
@@ -150,6 +158,7 @@ static struct heard hear_others(const struct replica *replica)
         if (heard.most == 0 || better_log(hello, hello_of(replica, heard.most)->last_term, hello_of(replica, heard.most)->last_index, heard.most))
             heard.most = (uint64_t)i + 1;
     }
+    heard.missing += replica_named_elsewhere(replica) != NULL;
     heard.majority = voters / 2 + 1;
     return heard;
 }
@@ -222,7 +231,12 @@ void replica_review_members(struct replica *replica)
     }
     if (heard.missing > 0 && !SEEDED_BUG(EMPTY_ELECTS))
         return; /* whoever is missing may know more */
-    if (replica->mute_reason == PEER_MUTE_EMPTY && replica->ledger.last_index <= 0 && (heard.young == heard.others || SEEDED_BUG(EMPTY_ELECTS))) {
+    if (replica->phase == REPLICA_WAITING && heard.at_odds > 0 && !replica->said_at_odds) {
+        replica->said_at_odds = true;
+        LOG_WARN("all members are empty, and their dLegerPeers name different ones: there is no first start before they name the same");
+    }
+    if (replica->mute_reason == PEER_MUTE_EMPTY && replica->ledger.last_index <= 0 &&
+        ((heard.young == heard.others && heard.at_odds == 0) || SEEDED_BUG(EMPTY_ELECTS))) {
         rv = replica_bootstrap(replica, &error); /* also when a first start was interrupted between the first entry and the vote file */
     } else if (replica->mute_reason == PEER_MUTE_EMPTY && replica->only_vote_lost && heard.running + heard.better < heard.majority) {
         /* Too few run to elect a leader, so there is none. */

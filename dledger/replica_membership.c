@@ -284,9 +284,10 @@ int replica_know_members(struct replica *replica, raft_index committed, bool who
     if (!decode(found, &newest))
         return error_set(error, ERROR_DAMAGED, "raft: the configuration at index %llu is undecodable", index);
     replica->found_index = index;
-    /* A log that is being filled again may end before the change that brought this node in. Who belongs to the group is heard from the others, as by a node
-     * whose directory is empty. */
-    replica->half_filled = !whole && replica->checkpoint.forgot && !stands_in(&newest, replica->options.self_id);
+    /* A log that is being filled again may end before the change that brought this node in, or, where the group began with this node alone, before those that
+     * brought in the others. Who belongs to the group is heard from them, as by a node whose directory is empty. */
+    replica->half_filled = !whole && replica->checkpoint.forgot &&
+                           (!stands_in(&newest, replica->options.self_id) || (newest.n == 1 && replica->listed_count > 1 && !replica->votes.existed));
     if (replica->half_filled) {
         raft_configuration_close(&newest);
         return 0;
@@ -360,6 +361,32 @@ void replica_review_configuration(struct replica *replica)
 bool replica_is_stranger(const struct replica *replica)
 {
     return (replica->ledger.last_index < 0 || replica->half_filled) && (replica->phase == REPLICA_WAITING || replica->phase == REPLICA_MUTE);
+}
+
+bool replica_agrees_on_first(const struct replica *replica, const struct peer_hello *hello)
+{
+    struct raft_configuration theirs;
+
+    if (hello->configuration_size == 0)
+        return true;
+    if (!decode(slice_of(hello->configuration, hello->configuration_size), &theirs))
+        return false;
+    bool same = theirs.n == (unsigned)replica->listed_count;
+    for (int i = 0; i < replica->listed_count && same; i++)
+        same = theirs.servers[i].role == RAFT_VOTER && number_in(&theirs, replica->listed[i].id) == replica->listed[i].raft_id;
+    raft_configuration_close(&theirs);
+    return same;
+}
+
+const char *replica_named_elsewhere(const struct replica *replica)
+{
+    if (replica->phase != REPLICA_MUTE || replica->mute_reason != PEER_MUTE_EMPTY || !replica->checkpoint.forgot)
+        return NULL;
+    for (int i = 0; i < replica->listed_count; i++) {
+        if (!replica->listed[i].self && replica_place_of(replica, slice_of_text(replica->listed[i].id)) < 0)
+            return replica->listed[i].id;
+    }
+    return NULL;
 }
 
 bool replica_encode_members(struct replica *replica, struct buffer *out)

@@ -1,0 +1,167 @@
+/* Members that begin empty, or with part of a log: whom they believe about the group, and when they begin one themselves. */
+#include <check.h>
+#include <stdio.h>
+
+#include "dledger/replica_internal.h"
+#include "tests/lib/replica_group.h"
+#include "tests/lib/run_suite.h"
+
+/* Those of the ids, by number, "n0" first. */
+static void put_configuration(struct peer_hello *hello, raft_index index, int members)
+{
+    struct raft_configuration configuration;
+    struct raft_buffer encoded;
+
+    raft_configuration_init(&configuration);
+    for (int i = 0; i < members; i++) {
+        char address[32];
+        snprintf(address, sizeof address, "n%d-127.0.0.1:%d", i, i + 1);
+        ck_assert_int_eq(raft_configuration_add(&configuration, (raft_id)i + 1, address, RAFT_VOTER), 0);
+    }
+    ck_assert_int_eq(raft_configuration_encode(&configuration, &encoded), 0);
+    raft_configuration_close(&configuration);
+    memcpy(hello->configuration, encoded.base, encoded.len);
+    hello->configuration_size = (uint32_t)encoded.len;
+    hello->configuration_index = index;
+    raft_free(encoded.base);
+}
+
+/* What an empty member says. */
+static void say_as(struct replica *replica, uint64_t from, struct peer_hello *hello)
+{
+    replica_hello(replica, from, hello);
+    hello->from = from;
+    hello->to = replica->id;
+    hello->run = from;
+    snprintf(hello->self_id, sizeof hello->self_id, "n%d", (int)from - 1);
+}
+
+static void hear(struct replica *replica, struct peer_hello *hello)
+{
+    replica_hear_configuration(replica, hello);
+    ck_assert_ptr_null(replica_check_hello(replica, hello));
+    replica_peer_connected(replica, hello->from, hello);
+}
+
+/* Empty nodes whose dLegerPeers differ would write different first entries, however alike the numbers are that these lists give them. */
+START_TEST(test_first_start_of_one_list)
+{
+    struct replica *replica = &group.nodes[1].replica;
+    struct peer_hello hello;
+
+    group_up(&group.nodes[1]);
+    for (uint64_t from = 2; from <= GROUP_NODES; from++) {
+        say_as(replica, from, &hello);
+        put_configuration(&hello, 0, GROUP_NODES + 1);
+        hear(replica, &hello);
+    }
+    ck_assert_int_eq(replica->phase, REPLICA_WAITING);
+    say_as(replica, 2, &hello);
+    hear(replica, &hello);
+    ck_assert_int_eq(replica->phase, REPLICA_WAITING);
+    say_as(replica, 3, &hello);
+    if (_i == 0)
+        hello.configuration_size = 0; /* an older version, which does not say */
+    hear(replica, &hello);
+    ck_assert_int_eq(replica->phase, REPLICA_RUNNING);
+}
+END_TEST
+
+/* Two have begun with each other alone. They are as good as empty, but to begin a group besides theirs is wrong. */
+START_TEST(test_no_first_start_besides_another)
+{
+    struct replica *replica = &group.nodes[1].replica;
+    struct peer_hello hello;
+
+    group_up(&group.nodes[1]);
+    for (uint64_t from = 2; from <= GROUP_NODES; from++) {
+        say_as(replica, from, &hello);
+        hello.started = true;
+        hello.mute = PEER_NOT_MUTE;
+        hello.last_index = hello.last_term = hello.term = 1;
+        put_configuration(&hello, 1, GROUP_NODES + 1);
+        hear(replica, &hello);
+    }
+    ck_assert_int_eq(replica->phase, REPLICA_MUTE);
+    ck_assert_int_eq(replica->ledger.last_index, -1);
+}
+END_TEST
+
+/* Members that left the group without knowing it take a node whose directory was emptied for one of theirs, and with its vote they would be a majority once more.
+ * Its dLegerPeers names a member that they do not know of. */
+START_TEST(test_group_of_yesterday)
+{
+    struct replica *replica = &group.nodes[1].replica;
+    struct peer_hello hello;
+
+    for (int start = 0; start < 2; start++) { /* the next start knows that it forgot */
+        group_up(&group.nodes[1]);
+        say_as(replica, 2, &hello);
+        hello.started = true;
+        hello.mute = PEER_NOT_MUTE;
+        hello.last_index = 100;
+        hello.last_term = hello.term = 5;
+        put_configuration(&hello, 50, 2);
+        hear(replica, &hello);
+        group_steps(20);
+        ck_assert_int_eq(replica->phase, REPLICA_MUTE);
+        ck_assert_int_eq(replica_group_size(replica), 2);
+        ck_assert_uint_eq(replica_leaderless(replica), 0);
+        ck_assert_ptr_nonnull(strstr(replica_why_not(replica), "n2"));
+        if (start == 0)
+            group_kill(&group.nodes[1]);
+    }
+    /* That one, or another that knows it, tells of the group of today. */
+    say_as(replica, 3, &hello);
+    hello.started = true;
+    hello.mute = PEER_NOT_MUTE;
+    hello.last_index = 200;
+    hello.last_term = hello.term = 7;
+    put_configuration(&hello, 150, 3);
+    hear(replica, &hello);
+    ck_assert_int_eq(replica_group_size(replica), 3);
+    ck_assert_ptr_null(replica_named_elsewhere(replica));
+}
+END_TEST
+
+/* It began the group alone, was emptied when there were others, and is killed when its log is filled up to where it was alone: it does not lead with that. */
+START_TEST(test_fills_up_to_where_it_was_alone)
+{
+    struct group_node *node = &group.nodes[1];
+    struct checkpoint checkpoint;
+    struct error error;
+
+    group.alone = true;
+    group_up(node);
+    for (int i = 0; i < 10; i++)
+        group_must_send(group_wait_leader(3000), i);
+    group_steps(1500);
+    group_kill(node);
+    group.alone = false;
+    sim_env_remove(&node->sim, group_file(node, "vote"));
+    ck_assert_int_eq(checkpoint_load(&checkpoint, &node->sim.env, group_file(node, "checkpoint"), &error), 0);
+    checkpoint.forgot = true;
+    ck_assert_int_eq(checkpoint_save(&checkpoint, &node->sim.env, group_file(node, "checkpoint"), &error), 0);
+
+    group_up(node);
+    ck_assert_int_eq(node->replica.phase, REPLICA_MUTE);
+    ck_assert_int_eq(replica_group_size(&node->replica), GROUP_NODES);
+    group_steps(2000);
+    ck_assert_int_eq(node->replica.phase, REPLICA_MUTE);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("replica_joining");
+    TCase *tcase = tcase_create("replica_joining");
+
+    tcase_add_checked_fixture(tcase, group_set_up, group_tear_down);
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, test_first_start_of_one_list, 0, 2);
+    tcase_add_test(tcase, test_no_first_start_besides_another);
+    tcase_add_test(tcase, test_group_of_yesterday);
+    tcase_add_test(tcase, test_fills_up_to_where_it_was_alone);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}
