@@ -97,7 +97,8 @@ int raft_driver_start(struct raft_driver *driver, raft_index committed, raft_ind
     if (last == 0 || committed > last || (committed > 0 && raft_driver_term_of(driver, committed) == 0))
         return error_set(error, ERROR_INVALID, "raft: commit index %llu is outside the log (last %llu)", committed, last);
     if (driver->votes->term < ledger->last_term)
-        return error_set(error, ERROR_DAMAGED, "raft: the log holds an entry of term %llu but the vote file knows term %llu only",
+        return error_set(error, ERROR_DAMAGED, "raft: the log holds an entry of term %llu but the vote file knows term %llu only: it is lost or an old one; if this member is the whole group, "
+                         "mqbroker --force-new-group goes on with it in a later term",
                          (unsigned long long)ledger->last_term, (unsigned long long)driver->votes->term);
     if (!raft_driver_configuration_valid(configuration, driver->options.id, &voters, &is_voter))
         return error_set(error, ERROR_DAMAGED, "raft: the configuration at index %llu is undecodable", configuration_index);
