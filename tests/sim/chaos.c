@@ -204,11 +204,12 @@ static bool may_wipe(const struct machine *machine)
 }
 
 /* Nothing on a disk that was put back tells that it is old, so the member votes and acknowledges at once. A person does that only while the others are well
- * and have, without it, all that it ever acknowledged; and no election of a term in which it may have voted is under way. */
+ * and have, without it, all that it ever acknowledged; and no election of a term in which it may have voted is under way. Nor ever with a copy of when that
+ * member was a majority by itself: it would lead at once, whatever there is by now. */
 static bool may_put_back(struct machine *machine)
 {
     uint64_t last = checker_committed();
-    if (!may_wipe(machine) || machine->outcast || machine->log_last > last)
+    if (!may_wipe(machine) || machine->outcast || machine->old_alone || machine->log_last > last)
         return false;
     for (int i = 1; i <= world.nodes; i++) {
         struct machine *other = world.machines[i];

@@ -122,6 +122,15 @@ int checker_majority(void)
     return __builtin_popcount(voters_committed()) / 2 + 1;
 }
 
+bool checker_one_votes_since(uint64_t index)
+{
+    uint8_t voters = index == 0 || committed_last == 0 ? founders : committed[index < committed_last ? index : committed_last].voters;
+    bool one = __builtin_popcount(voters) == 1;
+    for (uint64_t i = index + 1; i <= committed_last; i++)
+        one = one || __builtin_popcount(committed[i].voters) == 1;
+    return one;
+}
+
 void checker_change_begins(uint64_t index)
 {
     if (index > change_last)
@@ -1177,7 +1186,9 @@ static void check_call(const struct client_call *call)
         violation(0, "call %llu was acknowledged and stands elsewhere", n);
     if (call->kind == CALL_DELAYED && (call->committed != 0) != (call->delivered != 0) && last_loss == 0)
         violation(0, "call %llu, a delayed message, is %s", n, call->delivered != 0 ? "delivered and was never stored" : "not delivered");
-    if (call->commit_acknowledged_at != 0 && call->delivered == 0 && !checker_loss_excused(call->commit_acknowledged_at))
+    /* Where it stood before a loss another one may stand by now, which the decision is taken for. */
+    bool lost = call->committed == 0 && last_loss != 0;
+    if (call->commit_acknowledged_at != 0 && call->delivered == 0 && !lost && !checker_loss_excused(call->commit_acknowledged_at))
         violation(0, "call %llu, a half message, was acknowledged as committed and is not delivered", n);
     if (call->rollback_acknowledged_at != 0 && call->delivered != 0 && last_loss == 0)
         violation(0, "call %llu, a half message, was acknowledged as rolled back and is delivered", n);

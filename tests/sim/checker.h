@@ -76,6 +76,8 @@ bool checker_belongs(int node);
 int checker_members(void);
 bool checker_votes(int node);
 int checker_majority(void);
+/* Was one vote a majority at any time since this index was committed? */
+bool checker_one_votes_since(uint64_t index);
 /* A change of the members was begun, and whether it came to something is not known. */
 void checker_change_begins(uint64_t index);
 bool checker_change_open(void);

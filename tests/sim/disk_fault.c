@@ -129,10 +129,22 @@ static bool other_snapshot_does(struct machine *machine, const char *path)
     return true;
 }
 
+/* Where one vote is a majority nobody else knows the term: the other slot has to be as good as this one. */
+static bool other_slot_does(struct machine *machine)
+{
+    uint64_t size = 0;
+    char path[64];
+    snprintf(path, sizeof path, GROUP_DIR "%s/vote", machine->name);
+    const uint8_t *bytes = sim_env_durable_bytes(&machine->disk, path, &size);
+    return votes_whole(machine) && memcmp(bytes, bytes + VOTE_SLOT, 36) == 0;
+}
+
 static bool may_hit(struct machine *machine, const struct block *block)
 {
     struct machine_damage damage;
     if (!sim_env_at_rest(&machine->disk, block->path, block->offset, block->size) || !checker_belongs(machine->id))
+        return false;
+    if (strstr(block->path, "/vote") != NULL && checker_votes(machine->id) && checker_majority() == 1 && !other_slot_does(machine))
         return false;
     if (!is_log(block->path))
         return machine->log_begin == 0 || strstr(block->path, "/metadata.") == NULL || other_snapshot_does(machine, block->path);
@@ -242,7 +254,7 @@ static void on_block_back(const struct world_event *event)
         }
         if (elsewhere)
             hit(machine, &target, written);
-        if (machine->damaged_count < MACHINE_DAMAGED_MAX) {
+        if (machine->damaged_count < MACHINE_DAMAGED_MAX && may_hit(machine, &old->block)) {
             hit(machine, &old->block, old->bytes);
             world.stats->chaos[elsewhere ? CHAOS_MISDIRECTED : CHAOS_STALE]++;
         }

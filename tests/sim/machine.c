@@ -580,6 +580,7 @@ void machine_keep_copy(struct machine *machine)
     sim_env_copy_free(machine->old_copy);
     machine->old_copy = sim_env_copy(&machine->disk);
     machine->old_vouched = machine->vouched;
+    machine->old_alone = checker_one_votes_since(machine->vouched);
     memcpy(machine->old_damaged, machine->damaged, sizeof machine->damaged);
     machine->old_damaged_count = machine->damaged_count;
 }

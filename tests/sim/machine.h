@@ -83,6 +83,7 @@ struct machine {
     struct machine_damage old_damaged[MACHINE_DAMAGED_MAX];
     uint32_t old_damaged_count;
     uint64_t old_vouched;
+    bool old_alone;           /* that copy may hold a group of one */
 
     struct network_link links[WORLD_NODES_MAX + 1]; /* by machine */
     int numbers[DLEDGER_MEMBERS_MAX + 1]; /* the machine that has this Raft id, for all that this one knows; 0 = none */

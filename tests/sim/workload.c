@@ -405,6 +405,12 @@ static void decided(struct client_call *call)
         decide_later(half->number); /* asked again */
 }
 
+/* Also one that has been deposed without knowing it answers nothing old. Only a clock that stood still with its machine cannot tell how old a promise is. */
+static bool may_know_all(const struct machine *machine)
+{
+    return checker_leads_newest(machine) || machine->thawed_at == 0 || world.now - machine->thawed_at > MACHINE_ELECTION_MS * MS;
+}
+
 static void locked(struct client_call *call, struct slice body)
 {
     char text[16];
@@ -414,16 +420,12 @@ static void locked(struct client_call *call, struct slice body)
     int owner = locks[call->slot].owner;
     if (locks[call->slot].released_at[call->client] >= call->sent_at)
         return; /* it has let go meanwhile */
+    if (!may_know_all(world.machines[call->node]))
+        return; /* a renewal without a record, of what it has let go at another leader's */
     if (owner >= 0 && owner != call->client && world.now < locks[call->slot].until && !checker_loss_excused(0))
         violation(call->node, "queue %d is locked for client %d, while client %d trusts its lock", call->slot, call->client, owner);
     locks[call->slot].owner = call->client;
     locks[call->slot].until = call->sent_at + LOCK_TRUST;
-}
-
-/* Also one that has been deposed without knowing it answers nothing old. Only a clock that stood still with its machine cannot tell how old a promise is. */
-static bool may_know_all(const struct machine *machine)
-{
-    return checker_leads_newest(machine) || machine->thawed_at == 0 || world.now - machine->thawed_at > MACHINE_ELECTION_MS * MS;
 }
 
 static void acknowledge(struct client_call *call, const struct remoting_command *answer)
