@@ -151,6 +151,26 @@ START_TEST(test_fills_up_to_where_it_was_alone)
 }
 END_TEST
 
+/* A log that is damaged does not tell who else belongs to the group and could mend it; dLegerPeers of who began alone names nobody. So a change is in the checkpoint
+ * as soon as it is committed. */
+START_TEST(test_checkpoint_knows_the_change)
+{
+    group_all_up();
+    struct group_node *leader = group_wait_leader(3000);
+    group_must_send(leader, 0);
+    group_steps(1500);
+    group_take_vote(leader, group_other(leader, NULL));
+    for (int i = 1; i <= GROUP_NODES; i++) {
+        struct group_node *node = &group.nodes[i];
+        struct checkpoint checkpoint;
+        struct error error;
+        ck_assert_int_eq(checkpoint_load(&checkpoint, &node->sim.env, group_file(node, "checkpoint"), &error), 0);
+        ck_assert_uint_gt(checkpoint.configuration_index, 0);
+        ck_assert_uint_eq(checkpoint.configuration_index + 1, leader->replica.driver.raft.configuration_committed_index);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("replica_joining");
@@ -162,6 +182,7 @@ int main(void)
     tcase_add_test(tcase, test_no_first_start_besides_another);
     tcase_add_test(tcase, test_group_of_yesterday);
     tcase_add_test(tcase, test_fills_up_to_where_it_was_alone);
+    tcase_add_test(tcase, test_checkpoint_knows_the_change);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
