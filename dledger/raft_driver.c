@@ -107,12 +107,9 @@ int raft_driver_start(struct raft_driver *driver, raft_index committed, raft_ind
     event.start.voted_for = driver->votes->voted_for;
     event.start.start_index = 1;
     if (committed > 0) {
-        struct raft_buffer buffer = {(void *)(uintptr_t)configuration.data, configuration.size};
         metadata.index = committed;
         metadata.term = raft_driver_term_of(driver, committed);
         metadata.configuration_index = configuration_index;
-        if (raft_configuration_decode(&buffer, &metadata.configuration) != 0)
-            return error_set(error, ERROR_DAMAGED, "raft: the configuration at index %llu is undecodable", configuration_index);
         event.start.metadata = &metadata;
         event.start.start_index = committed + 1;
     }
@@ -151,6 +148,13 @@ int raft_driver_start(struct raft_driver *driver, raft_index committed, raft_ind
         if (vote_file_save(driver->votes, event.start.term, event.start.voted_for, error) != 0) {
             raft_free(entries);
             return ERROR_IO;
+        }
+    }
+    if (event.start.metadata != NULL) { /* last of all: the core takes it */
+        struct raft_buffer buffer = {(void *)(uintptr_t)configuration.data, configuration.size};
+        if (raft_configuration_decode(&buffer, &metadata.configuration) != 0) {
+            raft_free(entries);
+            return error_set(error, ERROR_DAMAGED, "raft: the configuration at index %llu is undecodable", configuration_index);
         }
     }
     driver->started = true;

@@ -2,6 +2,7 @@
 #include <check.h>
 #include <errno.h>
 
+#include "dledger/replica_internal.h"
 #include "tests/lib/replica_group.h"
 #include "tests/lib/run_suite.h"
 
@@ -112,6 +113,36 @@ START_TEST(test_queue_fails_once)
 }
 END_TEST
 
+/* A group of one takes a new term at each start. When that cannot be stored it does not start, and gives back what it had made ready (for builds that look for
+ * leaks). */
+START_TEST(test_term_of_a_start_fails)
+{
+    static const struct dledger_callbacks no_callbacks;
+    static const struct replica_io no_io;
+    static struct replica replica;
+    struct group_node *node = &group.nodes[1];
+    struct dledger_options options = {.cluster = "C", .group = "g", .self_id = "n0", .dir = "/store", .segment_size = GROUP_SEGMENT,
+                                      .index_file_size = 1u << 20, .durability = DURABILITY_B, .election_timeout_ms = 300, .heartbeat_ms = 50};
+    struct log_view view;
+    struct error error;
+
+    group.alone = true;
+    group_up(node);
+    group_must_send(group_wait_leader(3000), 0);
+    group_kill(node);
+    ck_assert_int_eq(replica_open(&replica, &node->sim.env, &options, &no_callbacks, &no_io, "", &view, &error), 0);
+    ck_assert_int_eq(replica_find_configuration(&replica, 1, &error), 0);
+    uint64_t term = replica.votes.term;
+    sim_env_fail_at(&node->sim, SIM_SYNC, 1, EIO, false);
+    ck_assert_int_eq(raft_driver_start(&replica.driver, 1, 1, buffer_slice(&replica.configuration), &error), ERROR_IO);
+    ck_assert(!replica.driver.started);
+    replica_close(&replica);
+    group_up(node);
+    ck_assert_uint_gt(node->replica.votes.term, term);
+    group_must_send(group_wait_leader(3000), 1);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("replica_disk_errors");
@@ -122,6 +153,7 @@ int main(void)
     tcase_add_test(tcase, test_first_sync_fails);
     tcase_add_test(tcase, test_votes_on_full_disks);
     tcase_add_test(tcase, test_queue_fails_once);
+    tcase_add_test(tcase, test_term_of_a_start_fails);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
