@@ -325,8 +325,8 @@ const char *replica_why_not(const struct replica *replica)
     else if (replica->phase == REPLICA_MUTE && replica->mute_reason == PEER_MUTE_DAMAGED)
         snprintf(why, size, "this node's log is damaged and being repaired from the other members");
     else if (replica->phase == REPLICA_MUTE && replica_named_elsewhere(replica) != NULL)
-        snprintf(why, size, "this node is catching up with the group, and waits for members that know %s, which dLegerPeers names",
-                 replica_named_elsewhere(replica));
+        snprintf(why, size, "this node is catching up, and waits for members that know %s, which dLegerPeers names: if it has left the group, correct dLegerPeers "
+                 "and restart this node", replica_named_elsewhere(replica));
     else if (replica->phase == REPLICA_MUTE)
         snprintf(why, size, "this node is catching up with the group");
     else if (replica->known_leader == 0)
