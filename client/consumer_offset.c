@@ -105,17 +105,18 @@ static void commit_take(struct commit_call *commit, struct offset_entry *entry)
 static void commit_later(struct remoting_delay *delay)
 {
     struct commit_call *commit = (struct commit_call *)((char *)delay - offsetof(struct commit_call, delay));
-    struct offset_entry *entry = offset_store_find(&commit->consumer->offsets, &commit->queue);
-    if (!commit->told && entry != NULL && entry->teller != NULL) {
-        remoting_client_delay(commit->consumer->client->remoting, delay, COMMIT_TURN_MS);
-        return;
-    }
-    if (!commit->told && (entry == NULL || !entry->dirty)) {
-        commit_end(commit, 0, 0, NULL); /* whoever was before it told all there is */
-        return;
-    }
-    if (!commit->told)
+    if (!commit->told) {
+        struct offset_entry *entry = offset_store_find(&commit->consumer->offsets, &commit->queue);
+        if (entry != NULL && entry->teller != NULL) {
+            remoting_client_delay(commit->consumer->client->remoting, delay, COMMIT_TURN_MS);
+            return;
+        }
+        if (entry == NULL || !entry->dirty) {
+            commit_end(commit, 0, 0, NULL); /* whoever was before it told all there is */
+            return;
+        }
         commit_take(commit, entry);
+    }
     int rv = commit_send(commit);
     if (rv != 0 && !try_again(commit))
         commit_end(commit, rv, 0, error_text(rv));

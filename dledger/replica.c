@@ -131,7 +131,7 @@ bool replica_turn(struct replica *replica)
         if (driver->started && (replica->options.durability == DURABILITY_A || SEEDED_BUG(PERSISTED_EARLY)))
             raft_driver_persisted(driver, raft_driver_last(driver));
         raft_index committed = SEEDED_BUG(SERVE_UNCOMMITTED) ? raft_driver_last(driver) : driver->commit;
-        if (driver->started && replica->phase != REPLICA_FAILED && replica->applied < committed)
+        if (driver->started && replica->applied < committed)
             worked = replica_apply(replica, committed, REPLICA_APPLY_TURN_MAX);
         replica_slow_note_commit(replica);
         applied |= worked;

@@ -6,15 +6,19 @@
 #include "store/log_sink.h"
 #include "store/seeded_bug.h"
 
+/* The newest term that is known here for certain. Its own log tells as well as the vote file, which may be lost. */
+static uint64_t known_term(const struct replica *replica)
+{
+    return replica->votes.term > replica->ledger.last_term ? replica->votes.term : replica->ledger.last_term;
+}
+
 void replica_send_fetch(struct replica *replica)
 {
     struct peer_message message = {.type = PEER_FETCH};
 
     message.fetch.next_index = raft_driver_last(&replica->driver) + 1;
     message.fetch.previous_term = replica->ledger.last_term;
-    message.fetch.term = replica->votes.term;
-    if (message.fetch.term < replica->ledger.last_term)
-        message.fetch.term = replica->ledger.last_term; /* the vote file that knew it may be lost */
+    message.fetch.term = known_term(replica);
     if (replica->mute_reason == PEER_MUTE_EMPTY && replica->heard_term > message.fetch.term)
         message.fetch.term = replica->heard_term;
     replica->fetch_sent_us = replica_now_us(replica);
@@ -110,7 +114,7 @@ void replica_receive_fetched(struct replica *replica, uint64_t from, const struc
     if (replica->phase != REPLICA_MUTE || replica->mute_reason == PEER_MUTE_DAMAGED || in->fetch_result.previous_index != last)
         return;
     /* Who led before our newest entries were made has been succeeded, whether it knows or not, and may lack what is committed here. */
-    if (leaderless ? replica_leaderless(replica) != from : term < replica->votes.term || term < replica->ledger.last_term)
+    if (leaderless ? replica_leaderless(replica) != from : term < known_term(replica))
         return;
     if (what == 2) {
         bulk_fetch_begin(&replica->fetch);
