@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "dledger/replica_internal.h"
 #include "store/log_sink.h"
 
 #define ROOT "/store"
@@ -174,18 +175,23 @@ void group_join(struct group_node *a, struct group_node *b)
     hear(b, a);
 }
 
-void group_up(struct group_node *node)
+static struct dledger_options options_of(const struct group_node *node)
 {
     static const char three[] = "n0-127.0.0.1:1;n1-127.0.0.1:2;n2-127.0.0.1:3";
     static const char five[] = "n0-127.0.0.1:1;n1-127.0.0.1:2;n2-127.0.0.1:3;n3-127.0.0.1:4;n4-127.0.0.1:5";
     static char ids[GROUP_NODES_MAX][3] = {"n0", "n1", "n2", "n3", "n4"};
-    struct dledger_options options = {
+    return (struct dledger_options){
         .cluster = "C", .group = "g", .self_id = ids[node->id - 1], .peers = group.alone ? NULL : group.size == GROUP_NODES ? three : five, .dir = ROOT, .segment_size = group.segment_size,
         .index_file_size = 1u << 20, .durability = group.durability, .election_timeout_ms = 300, .heartbeat_ms = 50, .max_wait_ms = 2500,
         .scrub_bytes_per_second = group.scrub_bytes_per_second, .scrub_interval_s = 1,
         .fetch_bytes_per_second = group.fetch_bytes_per_second,
         .preferred_leaders = group.preferred_leaders,
     };
+}
+
+void group_up(struct group_node *node)
+{
+    struct dledger_options options = options_of(node);
     struct dledger_callbacks callbacks = {node, cb_metadata, cb_message, cb_nothing, cb_snapshot, cb_restore, cb_nothing, NULL, NULL, cb_failed, NULL};
     struct replica_io io = {node, io_send, io_cut, io_sync, io_reserve, io_save, io_hello_changed, io_scrub, NULL};
     struct message_store_config config = {.root = ROOT, .consume_queue_file_size = 20 * 1000, .index_slots = 1000, .index_entries = 4000,
@@ -483,6 +489,31 @@ void group_must_send(struct group_node *node, int n)
         group_step();
     ck_assert(send.done);
     ck_assert_int_eq(send.request.code, 0);
+}
+
+struct group_node *group_was_alone(int count)
+{
+    struct group_node *node = &group.nodes[1];
+
+    group.alone = true;
+    group_up(node);
+    for (int i = 0; i < count; i++)
+        group_must_send(group_wait_leader(3000), i);
+    group_steps(1500);
+    group_kill(node);
+    return node;
+}
+
+void group_open_unstarted(struct group_node *node, struct replica *replica)
+{
+    static const struct dledger_callbacks no_callbacks;
+    static const struct replica_io no_io;
+    const struct dledger_options options = options_of(node);
+    struct log_view view;
+    struct error error;
+
+    ck_assert_int_eq(replica_open(replica, &node->sim.env, &options, &no_callbacks, &no_io, "", &view, &error), 0);
+    ck_assert_int_eq(replica_find_configuration(replica, 1, &error), 0);
 }
 
 static void ignore_done(struct append_entry_request *request)

@@ -95,6 +95,10 @@ struct group_node *group_other(const struct group_node *a, const struct group_no
 int group_send(struct group_node *node, struct group_send *send, int n);
 /* ... and waits until it is acknowledged. */
 void group_must_send(struct group_node *node, int n);
+/* Member 1, down again, that was a group of one (group.alone stays) and has messages 0 to count - 1; its checkpoint knows that they are committed. */
+struct group_node *group_was_alone(int count);
+/* Opens what that member has, as far as its Raft instance can be started with its first entry. The caller closes it. */
+void group_open_unstarted(struct group_node *node, struct replica *replica);
 /* From now on the node receives the log only. */
 void group_take_vote(struct group_node *leader, const struct group_node *node);
 /* Where its ledger lies. */

@@ -117,24 +117,12 @@ END_TEST
 /* A group of one that has lost its vote file does not know in which term it led last. Made anew it leads in none of those. */
 START_TEST(test_alone_without_its_vote)
 {
-    static const struct dledger_callbacks no_callbacks;
-    static const struct replica_io no_io;
     static struct replica replica;
-    struct group_node *node = &group.nodes[1];
-    struct dledger_options options = {.cluster = "C", .group = "g", .self_id = "n0", .dir = "/store", .segment_size = GROUP_SEGMENT,
-                                      .index_file_size = 1u << 20, .durability = DURABILITY_B, .election_timeout_ms = 300, .heartbeat_ms = 50};
-    struct log_view view;
+    struct group_node *node = group_was_alone(10);
     struct error error;
 
-    group.alone = true;
-    group_up(node);
-    for (int i = 0; i < 10; i++)
-        group_must_send(group_wait_leader(3000), i);
-    group_steps(1500);
-    group_kill(node);
     sim_env_remove(&node->sim, group_file(node, "vote"));
-    ck_assert_int_eq(replica_open(&replica, &node->sim.env, &options, &no_callbacks, &no_io, "", &view, &error), 0);
-    ck_assert_int_eq(replica_find_configuration(&replica, 1, &error), 0);
+    group_open_unstarted(node, &replica);
     ck_assert_int_eq(raft_driver_start(&replica.driver, 1, 1, buffer_slice(&replica.configuration), &error), ERROR_DAMAGED);
     ck_assert_ptr_nonnull(strstr(error.message, "--force-new-group"));
     replica_close(&replica);

@@ -117,21 +117,11 @@ END_TEST
  * leaks). */
 START_TEST(test_term_of_a_start_fails)
 {
-    static const struct dledger_callbacks no_callbacks;
-    static const struct replica_io no_io;
     static struct replica replica;
-    struct group_node *node = &group.nodes[1];
-    struct dledger_options options = {.cluster = "C", .group = "g", .self_id = "n0", .dir = "/store", .segment_size = GROUP_SEGMENT,
-                                      .index_file_size = 1u << 20, .durability = DURABILITY_B, .election_timeout_ms = 300, .heartbeat_ms = 50};
-    struct log_view view;
+    struct group_node *node = group_was_alone(1);
     struct error error;
 
-    group.alone = true;
-    group_up(node);
-    group_must_send(group_wait_leader(3000), 0);
-    group_kill(node);
-    ck_assert_int_eq(replica_open(&replica, &node->sim.env, &options, &no_callbacks, &no_io, "", &view, &error), 0);
-    ck_assert_int_eq(replica_find_configuration(&replica, 1, &error), 0);
+    group_open_unstarted(node, &replica);
     uint64_t term = replica.votes.term;
     sim_env_fail_at(&node->sim, SIM_SYNC, 1, EIO, false);
     ck_assert_int_eq(raft_driver_start(&replica.driver, 1, 1, buffer_slice(&replica.configuration), &error), ERROR_IO);

@@ -36,6 +36,17 @@ static void say_as(struct replica *replica, uint64_t from, struct peer_hello *he
     snprintf(hello->self_id, sizeof hello->self_id, "n%d", (int)from - 1);
 }
 
+/* What one says that runs, with a log that ends there, in a group of the first so many. */
+static void say_as_running(struct replica *replica, uint64_t from, uint64_t term, raft_index last, raft_index configuration, int members, struct peer_hello *hello)
+{
+    say_as(replica, from, hello);
+    hello->started = true;
+    hello->mute = PEER_NOT_MUTE;
+    hello->last_index = last;
+    hello->last_term = hello->term = term;
+    put_configuration(hello, configuration, members);
+}
+
 static void hear(struct replica *replica, struct peer_hello *hello)
 {
     replica_hear_configuration(replica, hello);
@@ -75,11 +86,7 @@ START_TEST(test_no_first_start_besides_another)
 
     group_up(&group.nodes[1]);
     for (uint64_t from = 2; from <= GROUP_NODES; from++) {
-        say_as(replica, from, &hello);
-        hello.started = true;
-        hello.mute = PEER_NOT_MUTE;
-        hello.last_index = hello.last_term = hello.term = 1;
-        put_configuration(&hello, 1, GROUP_NODES + 1);
+        say_as_running(replica, from, 1, 1, 1, GROUP_NODES + 1, &hello);
         hear(replica, &hello);
     }
     ck_assert_int_eq(replica->phase, REPLICA_MUTE);
@@ -96,12 +103,7 @@ START_TEST(test_group_of_yesterday)
 
     for (int start = 0; start < 2; start++) { /* the next start knows that it forgot */
         group_up(&group.nodes[1]);
-        say_as(replica, 2, &hello);
-        hello.started = true;
-        hello.mute = PEER_NOT_MUTE;
-        hello.last_index = 100;
-        hello.last_term = hello.term = 5;
-        put_configuration(&hello, 50, 2);
+        say_as_running(replica, 2, 5, 100, 50, 2, &hello);
         hear(replica, &hello);
         group_steps(20);
         ck_assert_int_eq(replica->phase, REPLICA_MUTE);
@@ -112,12 +114,7 @@ START_TEST(test_group_of_yesterday)
             group_kill(&group.nodes[1]);
     }
     /* That one, or another that knows it, tells of the group of today. */
-    say_as(replica, 3, &hello);
-    hello.started = true;
-    hello.mute = PEER_NOT_MUTE;
-    hello.last_index = 200;
-    hello.last_term = hello.term = 7;
-    put_configuration(&hello, 150, 3);
+    say_as_running(replica, 3, 7, 200, 150, 3, &hello);
     hear(replica, &hello);
     ck_assert_int_eq(replica_group_size(replica), 3);
     ck_assert_ptr_null(replica_named_elsewhere(replica));
@@ -127,16 +124,10 @@ END_TEST
 /* It began the group alone, was emptied when there were others, and is killed when its log is filled up to where it was alone: it does not lead with that. */
 START_TEST(test_fills_up_to_where_it_was_alone)
 {
-    struct group_node *node = &group.nodes[1];
+    struct group_node *node = group_was_alone(10);
     struct checkpoint checkpoint;
     struct error error;
 
-    group.alone = true;
-    group_up(node);
-    for (int i = 0; i < 10; i++)
-        group_must_send(group_wait_leader(3000), i);
-    group_steps(1500);
-    group_kill(node);
     group.alone = false;
     sim_env_remove(&node->sim, group_file(node, "vote"));
     ck_assert_int_eq(checkpoint_load(&checkpoint, &node->sim.env, group_file(node, "checkpoint"), &error), 0);
