@@ -28,7 +28,7 @@ struct run {
     int epoll;
     int outstanding;
     int64_t begin_ns, warm_ns, start_ns, end_ns; /* start, end: of what is measured; 0 not yet */
-    double cpu_start[BENCH_PIDS_MAX], cpu_end[BENCH_PIDS_MAX], own_start, own_end;
+    double cpu_start, cpu_end, own_start, own_end; /* cpu: of the watched processes */
     uint64_t messages, acknowledged; /* measured; all */
     int64_t last_answer_ns;
     struct bench_histogram latency;
@@ -85,16 +85,14 @@ static int64_t fdatasync_count(struct admin *admin)
 static void measure_start(struct run *run, int64_t now)
 {
     run->start_ns = now;
-    for (int i = 0; i < run->options->pid_count; i++)
-        run->cpu_start[i] = bench_cpu_seconds(run->options->pids[i]);
+    run->cpu_start = bench_cpu_of_watched(run->options);
     run->own_start = bench_own_cpu_seconds();
 }
 
 static void measure_stop(struct run *run, int64_t now)
 {
     run->end_ns = now;
-    for (int i = 0; i < run->options->pid_count; i++)
-        run->cpu_end[i] = bench_cpu_seconds(run->options->pids[i]);
+    run->cpu_end = bench_cpu_of_watched(run->options);
     run->own_end = bench_own_cpu_seconds();
 }
 
@@ -263,18 +261,15 @@ static void report(const struct run *run, int64_t never_sent)
 {
     const struct bench_options *options = run->options;
     const struct bench_histogram *latency = &run->latency;
-    double seconds = (double)(run->end_ns - run->start_ns) / 1e9, million = (double)run->messages / 1e6, cpu = 0;
+    double seconds = (double)(run->end_ns - run->start_ns) / 1e9;
     double rate = seconds > 0 ? (double)run->messages / seconds : 0, megabytes = rate * options->size / 1e6;
-    for (int i = 0; i < options->pid_count; i++)
-        cpu += run->cpu_end[i] - run->cpu_start[i];
-    double own = run->own_end - run->own_start;
-    cpu = million > 0 ? cpu / million : 0;
-    own = million > 0 ? own / million : 0;
+    double cpu = bench_per_million(run->cpu_start, run->cpu_end, run->messages);
+    double own = bench_per_million(run->own_start, run->own_end, run->messages);
     int64_t syncs =
         run->fdatasync_start >= 0 && run->fdatasync_end >= 0 ? run->fdatasync_end - run->fdatasync_start : -1;
     double per_sync = syncs > 0 ? (double)run->acknowledged / (double)syncs : 0;
     if (!options->json) {
-        printf("%d B, window %d, %d connection%s, %d queue%s%s: %.0f messages/s, %.1f MB/s in %.1f s\n",
+        printf("%d B, window %d, %d connection%s, %d queue%s%s: %.0f messages/s, %.1f MB/s in %.3f s\n",
                options->size, options->window, options->connections, options->connections > 1 ? "s" : "",
                options->queues, options->queues > 1 ? "s" : "",
                options->serialize_type == REMOTING_BINARY ? ", binary headers" : "", rate, megabytes, seconds);
@@ -301,7 +296,7 @@ static void report(const struct run *run, int64_t never_sent)
         return;
     }
     printf("{\"mode\":\"send\",\"size\":%d,\"window\":%d,\"conns\":%d,\"queues\":%d,\"batch\":%d,\"rate\":%.0f,"
-           "\"header\":\"%s\",\"seconds\":%.3f,"
+           "\"header\":\"%s\",\"seconds\":%.6f,"
            "\"messages\":%llu,\"msg_s\":%.1f,\"mb_s\":%.3f,\"p50_us\":%.1f,\"p90_us\":%.1f,\"p99_us\":%.1f,\"p999_"
            "us\":%.1f,\"max_us\":%.1f,"
            "\"cpu_s_per_million\":%.2f,\"own_cpu_s_per_million\":%.2f,\"rss_mib\":[",

@@ -109,6 +109,10 @@ int64_t bench_wall_offset_ns(void); /* wall clock minus bench_now_ns() */
 double bench_own_cpu_seconds(void);
 /* User and system seconds of a process, -1 when it is gone. */
 double bench_cpu_seconds(int pid);
+/* The same of all watched processes, -1 when one of them is gone. */
+double bench_cpu_of_watched(const struct bench_options *options);
+/* Seconds from start to end for each million of count; -1 when one of the two is not known. */
+double bench_per_million(double start, double end, uint64_t count);
 /* A line of /proc/PID/status in MiB (VmRSS, RssAnon, VmHWM), -1 when it is gone. */
 double bench_memory_mib(int pid, const char *name);
 

@@ -172,23 +172,15 @@ static bool loop(struct consume *consume, int epoll)
     return true;
 }
 
-static double cpu_of_all(const struct bench_options *options)
-{
-    double sum = 0;
-    for (int i = 0; i < options->pid_count; i++)
-        sum += bench_cpu_seconds(options->pids[i]);
-    return sum;
-}
-
 static void report(const struct consume *consume)
 {
     const struct bench_options *options = consume->options;
     double seconds = (double)(consume->end_ns - consume->begin_ns) / 1e9;
     double per_second = seconds > 0 ? 1 / seconds : 0, looked_at = (double)consume->looked_at;
-    double cpu = looked_at > 0 ? (consume->cpu_end - consume->cpu_start) / looked_at * 1e6 : 0;
+    double cpu = bench_per_million(consume->cpu_start, consume->cpu_end, consume->looked_at);
     bool whole = consume->open == 0;
     if (options->json) {
-        printf("{\"mode\":\"consume\",\"queues\":%d,\"seconds\":%.3f,\"messages\":%llu,\"looked_at\":%llu,\"msg_s\":%.1f,"
+        printf("{\"mode\":\"consume\",\"queues\":%d,\"seconds\":%.6f,\"messages\":%llu,\"looked_at\":%llu,\"msg_s\":%.1f,"
                "\"looked_at_s\":%.1f,\"mb_s\":%.3f,\"pulls\":%llu,\"p50_us\":%.1f,\"p99_us\":%.1f,\"max_us\":%.1f,"
                "\"cpu_s_per_million\":%.2f,\"whole\":%s}\n",
                options->queues, seconds, (unsigned long long)consume->messages, (unsigned long long)consume->looked_at,
@@ -198,7 +190,7 @@ static void report(const struct consume *consume)
                whole ? "true" : "false");
         return;
     }
-    printf("%d queue%s: %.0f messages/s of %.0f looked at, %.1f MB/s in %.1f s%s\n", options->queues,
+    printf("%d queue%s: %.0f messages/s of %.0f looked at, %.1f MB/s in %.3f s%s\n", options->queues,
            options->queues > 1 ? "s" : "", (double)consume->messages * per_second, looked_at * per_second,
            (double)consume->bytes / 1e6 * per_second, seconds, whole ? "" : ", not read to the end");
     printf("pulls %llu, us: p50 %.0f  p99 %.0f  max %.0f\n", (unsigned long long)consume->pulls,
@@ -229,9 +221,9 @@ int bench_consume(struct admin *admin, const struct bench_options *options, cons
         admin_fail(admin, "no connection to %s", address);
         goto free_all;
     }
-    consume->cpu_start = cpu_of_all(options);
+    consume->cpu_start = bench_cpu_of_watched(options);
     if (loop(consume, epoll)) {
-        consume->cpu_end = cpu_of_all(options);
+        consume->cpu_end = bench_cpu_of_watched(options);
         report(consume);
         status = ADMIN_OK;
     }

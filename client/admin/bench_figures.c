@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "client/admin/bench.h"
 
@@ -102,28 +101,31 @@ double bench_own_cpu_seconds(void)
 
 double bench_cpu_seconds(int pid)
 {
-    char path[64], text[1024];
-    unsigned long long user = 0, system_time = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    FILE *file = fopen(path, "r");
-    if (file == NULL)
+    /* /proc/PID/stat counts in ticks of 10 ms, which is longer than many a run. */
+    clockid_t id;
+    struct timespec used;
+    if (clock_getcpuclockid(pid, &id) != 0 || clock_gettime(id, &used) != 0)
         return -1;
-    size_t size = fread(text, 1, sizeof text - 1, file);
-    fclose(file);
-    text[size] = '\0';
-    /* The program's name stands in parentheses and may hold anything; the times are the 12th and 13th field behind
-     * it. */
-    char *at = strrchr(text, ')'), *rest = at == NULL ? NULL : at + 1, *word;
-    for (int field = 0; rest != NULL && (word = strsep(&rest, " ")) != NULL;) {
-        if (word[0] == '\0')
-            continue;
-        field++;
-        if (field == 12)
-            user = strtoull(word, NULL, 10);
-        if (field == 13)
-            system_time = strtoull(word, NULL, 10);
+    return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
+}
+
+double bench_cpu_of_watched(const struct bench_options *options)
+{
+    double sum = 0;
+    for (int i = 0; i < options->pid_count; i++) {
+        double used = bench_cpu_seconds(options->pids[i]);
+        if (used < 0)
+            return -1;
+        sum += used;
     }
-    return (double)(user + system_time) / (double)sysconf(_SC_CLK_TCK);
+    return sum;
+}
+
+double bench_per_million(double start, double end, uint64_t count)
+{
+    if (start < 0 || end < 0)
+        return -1;
+    return count > 0 ? (end - start) / (double)count * 1e6 : 0;
 }
 
 double bench_memory_mib(int pid, const char *name)

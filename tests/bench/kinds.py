@@ -58,6 +58,7 @@ def measure_filtered(context, cluster, number, count):
     topic = f"filtered-{number}"
     run = nodes.mqadmin_send(context, cluster, SIZE, 1024, 0, count=count, topic=topic, options=["--variants", VARIANTS])
     check(run["status"] == 0, lambda: f"filtered: {run}")
+    wait_delivered(leader_of(cluster), topic, count, 60)
     found = {}
     for name, (kind, expression) in FILTERS.items():
         looked_at = seconds = cpu = 0
@@ -65,6 +66,7 @@ def measure_filtered(context, cluster, number, count):
             read = nodes.mqadmin_consume(context, cluster, topic, 1, 300, ["--expression", expression, "--expressionType", kind])
             check(read["status"] == 0 and read["whole"], lambda outcome=read: f"{name}: {outcome}")
             check(read["messages"] == count // VARIANTS, lambda outcome=read: f"{name}: {outcome['messages']} messages where {count // VARIANTS} match")
+            check(read["seconds"] > 0 and read["cpu_s_per_million"] >= 0, lambda outcome=read: f"{name}: that took no time, or a node ended: {outcome}")
             looked_at, seconds = looked_at + read["looked_at"], seconds + read["seconds"]
             cpu += read["cpu_s_per_million"] / PASSES
         found[name] = [looked_at / seconds, cpu]

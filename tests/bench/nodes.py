@@ -246,6 +246,11 @@ def _call(context, command, seconds):
     return result
 
 
+def is_measured(run):
+    """What is divided by is more than 0: messages were acknowledged while it was measured, one of them was due then, and no node ended."""
+    return min(run[key] for key in ("messages", "seconds", "msg_s", "p99_us", "cpu_s_per_million")) > 0
+
+
 def mqadmin_send(context, cluster, size, window, warmup, duration=None, count=None, rate=None, topic="bench", options=()):
     command = [os.path.join(BIN, "mqadmin"), "bench", "-n", cluster.namesrv_list, "-t", topic, "-s", str(size), "-w", str(window), "--warmup",
                str(warmup), "-p", ",".join(map(str, cluster.pids)), "-j"]

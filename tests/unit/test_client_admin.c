@@ -371,8 +371,65 @@ START_TEST(test_bench_processes)
 {
     ck_assert_double_ge(bench_cpu_seconds((int)getpid()), 0);
     ck_assert_double_gt(bench_memory_mib((int)getpid(), "VmRSS"), 1);
+    double before = bench_cpu_seconds((int)getpid());
+    for (int64_t end = bench_now_ns() + 2000000; bench_now_ns() < end;)
+        ;
+    ck_assert_double_gt(bench_cpu_seconds((int)getpid()), before); /* less than a tick of the kernel */
     ck_assert_double_lt(bench_cpu_seconds(999999999), 0);
+    struct bench_options watched = {.pids = {(int)getpid(), 999999999}, .pid_count = 2};
+    ck_assert_double_lt(bench_cpu_of_watched(&watched), 0);
+    ck_assert_double_lt(bench_per_million(1, -1, 5), 0);
+    ck_assert_double_eq(bench_per_million(1, 2, 0), 0);
+    ck_assert_double_eq(bench_per_million(1, 2, 500000), 2);
     ck_assert_double_lt(bench_memory_mib(999999999, "VmRSS"), 0);
+}
+END_TEST
+
+/* One message in one queue. */
+static enum fake_reaction one_message_script(struct fake_server *server, struct remoting_command *request, struct buffer *out)
+{
+    static const uint8_t record[] = {0, 0, 0, 8, 0, 0, 0, 0};
+    struct remoting_writer writer;
+    if (request->code == REQUEST_GET_ROUTEINFO_BY_TOPIC) {
+        char broker[64];
+        snprintf(broker, sizeof broker, "broker-a=%s", server->address);
+        fake_answer_route(out, request, (const char *const[]){broker, NULL}, 1, 6);
+        return FAKE_ANSWER;
+    }
+    remoting_writer_begin_response(&writer, out, request->serialize_type, 0, request->opaque, NULL);
+    if (request->code == REQUEST_PULL_MESSAGE) {
+        remoting_writer_ext_i64(&writer, "suggestWhichBrokerId", 0);
+        remoting_writer_ext_i64(&writer, "nextBeginOffset", 1);
+        remoting_writer_ext_i64(&writer, "minOffset", 0);
+        remoting_writer_ext_i64(&writer, "maxOffset", 1);
+        remoting_writer_body(&writer);
+        buffer_append_slice(out, slice_of(record, sizeof record));
+    } else {
+        remoting_writer_ext_i64(&writer, "offset", request->code == REQUEST_GET_MAX_OFFSET);
+    }
+    remoting_writer_end(&writer, 0);
+    return FAKE_ANSWER;
+}
+
+static double figure(const char *json, const char *name)
+{
+    const char *at = strstr(json, name);
+    ck_assert_msg(at != NULL, "no %s in %s", name, json);
+    return strtod(at + strlen(name), NULL);
+}
+
+/* A read that takes some microseconds has its time too: who reads the figures divides by it. */
+START_TEST(test_bench_of_one_message)
+{
+    struct fake_server server;
+    char out[4096];
+    fake_server_start(&server, 0, one_message_script, NULL);
+    ck_assert_msg(RUN(out, "bench", "--consume", "-n", server.address, "-t", "T", "-j") == ADMIN_OK, "%s", out);
+    double seconds = figure(out, "\"seconds\":");
+    ck_assert_msg(seconds > 0, "%s", out);
+    ck_assert_msg(figure(out, "\"messages\":") == 1 && figure(out, "\"looked_at\":") == 1, "%s", out);
+    ck_assert_double_eq_tol(figure(out, "\"msg_s\":") * seconds, 1, 0.2);
+    fake_server_stop(&server);
 }
 END_TEST
 
@@ -424,6 +481,7 @@ int main(void)
     tcase_add_test(bench, test_bench_answers);
     tcase_add_test(bench, test_bench_histogram);
     tcase_add_test(bench, test_bench_processes);
+    tcase_add_test(bench, test_bench_of_one_message);
     suite_add_tcase(suite, bench);
     TCase *trace = tcase_create("trace");
     tcase_add_test(trace, test_message_trace);
