@@ -30,7 +30,7 @@ def round_trip():
         answer = cluster.send("T", 0, b"forwarded", node=follower)
         check(answer.code == 0 and answer.ext["queueOffset"] == "10", f"send to a follower: {answer}")
         for node in range(3):
-            check(remoting.leader_address(cluster.namesrv(node)) == cluster.broker(leader), f"name server {node} names another leader")
+            wait_for(f"name server {node} to name the leader", 5, lambda node=node: remoting.leader_address(cluster.namesrv(node)) == cluster.broker(leader))
 
 
 @case

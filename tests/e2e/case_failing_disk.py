@@ -80,7 +80,7 @@ def k3_a_follower_on_a_read_only_disk():
         load.longest_gap = 0.0
         load.wait_for_more(2000)
         check(cluster.leader() == leader and cluster.runtime("raftTerm", leader) == term, "another leader")
-        check(cluster.runtime_table(broken)["raftFailed"] == "true", "the follower did not notice")
+        wait_for("the follower to notice", 10, lambda: cluster.runtime_table(broken)["raftFailed"] == "true")
         load.stop()
         check(not load.refusals, f"{load.refusals}")
         return f"longest gap {slow_gap * 1000:.0f} ms beside the slow one, {load.longest_gap * 1000:.0f} ms beside the broken one, {verify(cluster, load)} acknowledged"

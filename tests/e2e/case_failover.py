@@ -373,6 +373,7 @@ def ordered_consumption_over_failover():
             leader = cluster.leader()
             moving = number % 2
             giver, taker = (first, second) if moving in first.owned else (second, first)
+            load.wait_for_more(1)  # nobody consumes until the kill: these wait then
             wait_for("a queue to be given away", 5, lambda: giver.give(moving))  # pylint: disable=cell-var-from-loop
             kept = {0, 1} - {moving}
             owner = first if first.owned & kept else second

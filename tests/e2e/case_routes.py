@@ -198,14 +198,18 @@ def id_0_is_always_the_leaders():
             answer = remoting.ask(servers[0].address, remoting.CLUSTER_INFO)
             found = json.loads(answer.body)["brokerAddrTable"].get("broker-a", {}).get("brokerAddrs", {})
             return None if found.get("0") == cluster.broker(leader) else found
+
+        def routed(node):
+            table = json.loads(remoting.ask(servers[0].address, remoting.CLUSTER_INFO).body)["brokerAddrTable"]
+            return cluster.broker(node) in table["broker-a"]["brokerAddrs"].values()
         with Watch(look) as watch:
             for i in range(rounds(4, 8, 40)):
                 node = [node for node in range(3) if node != leader][i % 2]
                 cluster.kill(node)
+                wait_for("the dead follower to be off the route", 10, lambda node=node: not routed(node))
                 cluster.restart(node)
-                wait_for("the follower in the route", 10, lambda: any(  # pylint: disable=cell-var-from-loop
-                    address == cluster.broker(node) for address in json.loads(remoting.ask(servers[0].address, remoting.CLUSTER_INFO).body)  # pylint: disable=cell-var-from-loop
-                    ["brokerAddrTable"]["broker-a"]["brokerAddrs"].values()))
+                wait_for("the follower in the route", 10, lambda node=node: routed(node))
+            wait_for("enough answers", 10, lambda: watch.asked > 50)
         check(role(cluster, leader) == "LEADER", "the leader changed: this case shows nothing")
         check(watch.asked > 50 and not watch.wrong, f"of {watch.asked} answers {len(watch.wrong)} were wrong, as {watch.wrong[:2]}")
         return f"{watch.asked} answers"

@@ -307,8 +307,8 @@ START_TEST(test_dead_leader)
     snprintf(dead, sizeof dead, "127.0.0.1:%d", fake_server_free_port());
     world.brokers[0] = broker_at(0, "broker-a", dead);
     connect_client(false);
-    pthread_create(&thread, NULL, change_route, (void *)(uintptr_t)broker_at(1, "broker-a", world.other.address));
     int64_t begin = now_ms();
+    pthread_create(&thread, NULL, change_route, (void *)(uintptr_t)broker_at(1, "broker-a", world.other.address));
     ck_assert_msg(ledgermq_send(producer, &plain, &result, &error) == LEDGERMQ_OK, "%s", error.message);
     ck_assert_int_ge(now_ms() - begin, 250);
     ck_assert_int_lt(now_ms() - begin, 2500);
