@@ -84,6 +84,7 @@ static int transfer_with(struct admin *admin, struct group_members *members)
     struct remoting_field fields[] = {{"transferee", to}, {NULL, NULL}};
     int64_t deadline = client_clock_ms() + PATIENCE_MS;
     int64_t term = -1;
+    bool refused = false;
 
     while (true) {
         int status = look(admin, members, group);
@@ -107,8 +108,10 @@ static int transfer_with(struct admin *admin, struct group_members *members)
             int code = ask_broker(admin, leader->address, REQUEST_TRANSFER_LEADERSHIP, fields, why);
             if (code == RESPONSE_SUCCESS)
                 snprintf(why, sizeof why, "the election was lost");
-            else if (code != -1 && code != RESPONSE_SERVICE_NOT_AVAILABLE)
+            else if (code != -1 && code != RESPONSE_SERVICE_NOT_AVAILABLE && refused)
                 return admin_fail(admin, "%s", why);
+            /* Who was asked may have handed over since we looked: then it is the new leader that refuses, since it leads already. */
+            refused = code > RESPONSE_SUCCESS && code != RESPONSE_SERVICE_NOT_AVAILABLE;
         }
         uv_sleep(STEP_MS);
     }

@@ -106,6 +106,7 @@ static struct {
     char dead[32];
     bool follower_connected;
     bool silent_leader; /* the leader process runs but knows it does not lead */
+    bool hands_over, handed_over; /* asked for a transfer, it says that the follower leads already, and so it is from then on */
 } world;
 
 static enum fake_reaction cluster_script(struct fake_server *server, struct remoting_command *request,
@@ -138,16 +139,21 @@ static enum fake_reaction raft_script(struct fake_server *server, struct remotin
                                       struct buffer *out)
 {
     struct buffer body;
-    bool leads = server == &world.leader && !world.silent_leader;
+    bool leads = server == (world.handed_over ? &world.follower : &world.leader) && !world.silent_leader;
+    if (request->code == REQUEST_TRANSFER_LEADERSHIP) {
+        world.handed_over = world.hands_over;
+        fake_answer(out, request, RESPONSE_SYSTEM_ERROR, world.hands_over ? "n1 leads already" : "n1 is no member", slice_of(NULL, 0));
+        return FAKE_ANSWER;
+    }
     ck_assert_int_eq(request->code, REQUEST_GET_BROKER_RUNTIME_INFO);
     buffer_init(&body, 0);
     kv_table_begin(&body);
     kv_table_add_text(&body, "raftSelf", server == &world.leader ? "n0" : "n1");
     kv_table_add_text(&body, "raftGroup", "broker-a");
     kv_table_add_text(&body, "raftRole", leads ? "LEADER" : "FOLLOWER");
-    kv_table_add_text(&body, "raftLeader", world.silent_leader ? "" : "n0");
+    kv_table_add_text(&body, "raftLeader", world.silent_leader ? "" : world.handed_over ? "n1" : "n0");
     kv_table_add_text(&body, "raftDurability", "B");
-    kv_table_add_i64(&body, "raftTerm", 7);
+    kv_table_add_i64(&body, "raftTerm", world.handed_over ? 8 : 7);
     kv_table_add_i64(&body, "raftLastIndex", 1000);
     kv_table_add_i64(&body, "raftCommitIndex", 990);
     kv_table_add_i64(&body, "raftAppliedIndex", 990);
@@ -236,6 +242,18 @@ START_TEST(test_leader_without_majority)
     world.silent_leader = true;
     ck_assert_int_eq(RUN(out, "leader", "-n", world.name_server.address), ADMIN_FAILED);
     ck_assert_ptr_nonnull(strstr(out, "No leader."));
+}
+END_TEST
+
+/* The leader that was looked up has handed over when it is asked to. */
+START_TEST(test_transfer_that_is_done_already)
+{
+    char out[8192];
+    ck_assert_int_eq(RUN(out, "transfer", "-i", "n1", "-n", world.name_server.address), ADMIN_FAILED);
+    ck_assert_ptr_nonnull(strstr(out, "n1 is no member"));
+    world.hands_over = true;
+    ck_assert_msg(RUN(out, "transfer", "-i", "n1", "-n", world.name_server.address) == ADMIN_OK, "%s", out);
+    ck_assert_ptr_nonnull(strstr(out, "went from n0 to n1, term 8"));
 }
 END_TEST
 
@@ -475,6 +493,7 @@ int main(void)
     tcase_add_test(leader, test_leader_table);
     tcase_add_test(leader, test_leader_json);
     tcase_add_test(leader, test_leader_without_majority);
+    tcase_add_test(leader, test_transfer_that_is_done_already);
     suite_add_tcase(suite, leader);
     TCase *bench = tcase_create("bench");
     tcase_add_loop_test(bench, test_bench_frames, 0, 4);
