@@ -39,9 +39,10 @@ static void update_role(struct replica *replica)
         replica_drop_gathered(replica);
         replica_fail_pending(replica, replica->phase == REPLICA_FAILED ? ERROR_IO : ERROR_LEADERSHIP_LOST);
     }
-    /* Nobody answers from tables before he knows that he is followed. */
+    /* Nobody answers from tables before he knows that he is followed. And while leadership is handed over the core takes no entry: who began anew then
+     * would lose the next ones as well, turn after turn, and tell every name server each time. */
     if (leads && !replica->accepting && (replica->applied >= replica->accept_from || SEEDED_BUG(ACCEPT_EARLY)) && raft_driver_has_followers(driver) &&
-        !replica->stopping) {
+        raft_transferee(&driver->raft) == 0 && !replica->stopping) {
         replica->accepting = true;
         replica->accept_count++;
         replica->leadership_term = term;

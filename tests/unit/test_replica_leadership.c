@@ -109,18 +109,17 @@ END_TEST
 
 static struct replica *watched;
 static uint64_t told_count;
+static int times_told;
 
 static void note_role(void *context)
 {
     (void)context;
+    times_told++;
     told_count = watched->accept_count;
 }
 
-/* While a transfer is under way the core takes no entries: what was gathered is lost, and the leader begins to accept anew within the same turn. Those who
- * append by themselves (delayed messages) must hear of it, or wait for ever for what was lost, and deliver it twice when they hear too late. */
-START_TEST(test_begins_anew_during_transfer)
+static struct group_node *begin_transfer_to_the_deaf(void)
 {
-    struct group_send send = {0};
     struct error error;
 
     group_all_up();
@@ -129,11 +128,22 @@ START_TEST(test_begins_anew_during_transfer)
     group_steps(20);
     watched = &leader->replica;
     told_count = watched->accept_count;
+    times_told = 0;
     watched->callbacks.role_changed = note_role;
-    uint64_t count = watched->accept_count;
     ck_assert_int_eq(replica_transfer(watched, name_of(target), &error), 0);
     target->cut = true;
-    for (int i = 0; i < 40 && watched->accept_count == count; i++) {
+    return leader;
+}
+
+/* While a transfer is under way the core takes no entries: what was gathered is lost, and the leader accepts anew when it is over. Those who append by
+ * themselves (delayed messages) must hear of it, or wait for ever for what was lost, and deliver it twice when they hear too late. */
+START_TEST(test_begins_anew_after_transfer)
+{
+    struct group_send send = {0};
+
+    struct group_node *leader = begin_transfer_to_the_deaf();
+    uint64_t count = watched->accept_count;
+    for (int i = 0; i < 400 && watched->accept_count == count; i++) {
         group_step();
         ck_assert_uint_eq(told_count, watched->accept_count);
         if (i == 5)
@@ -142,9 +152,26 @@ START_TEST(test_begins_anew_during_transfer)
     ck_assert_uint_gt(watched->accept_count, count);
     ck_assert_int_eq(send.request.code, ERROR_LEADERSHIP_LOST);
     ck_assert_uint_eq(told_count, watched->accept_count);
-    target->cut = false;
-    group_steps(3000);
-    group_must_send(group_leader(), 2);
+    group_must_send(leader, 2);
+}
+END_TEST
+
+/* Nobody is told of a new beginning for each send that comes meanwhile: all name servers would be, and the log of it. */
+START_TEST(test_sends_during_transfer)
+{
+    struct group_node *leader = begin_transfer_to_the_deaf();
+    uint64_t count = watched->accept_count;
+    int refused = 0;
+    for (int i = 0; i < 400 && watched->accept_count == count; i++) {
+        int rv = group_send(leader, NULL, i);
+        ck_assert_msg(rv == 0 || rv == ERROR_NOT_LEADER || rv == ERROR_NO_LEADER, "%d", rv);
+        refused += rv != 0;
+        group_step();
+    }
+    ck_assert_int_gt(refused, 10);
+    ck_assert_uint_eq(watched->accept_count, count + 1);
+    ck_assert_int_le(times_told, 4);
+    group_must_send(leader, 2);
 }
 END_TEST
 
@@ -232,7 +259,8 @@ int main(void)
     tcase_add_test(group_case, test_transfer_while_it_stores);
     tcase_add_test(group_case, test_transfer_refusals);
     tcase_add_test(group_case, test_transfer_to_the_deaf);
-    tcase_add_test(group_case, test_begins_anew_during_transfer);
+    tcase_add_test(group_case, test_begins_anew_after_transfer);
+    tcase_add_test(group_case, test_sends_during_transfer);
     tcase_add_test(group_case, test_preferred_leader);
     tcase_add_test(group_case, test_nearly_full_disk);
     tcase_add_test(group_case, test_preferred_leader_is_tried_seldom);
