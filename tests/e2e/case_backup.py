@@ -272,13 +272,13 @@ class SlowBackup:
         self.cluster, self.folder = cluster, folder
         self.machine = os.path.join(cluster.folder, "machine")
         odd_machine.write_all_off(self.machine)
-        self.library = odd_machine.build(cluster.folder)
+        self.environment = dict(os.environ, LD_PRELOAD=odd_machine.preload(odd_machine.build(cluster.folder)), ODD_MACHINE=self.machine)
 
     def begin(self, sync_ms, until):
         """until: a file of the copy that is there then."""
         odd_machine.put(self.machine, odd_machine.SYNC_MS, sync_ms)
         self.process = subprocess.Popen([os.path.join(BIN, "mqadmin"), "backup", "-f", self.folder, "-n", self.cluster.namesrv_addr], text=True,
-                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=dict(os.environ, LD_PRELOAD=self.library, ODD_MACHINE=self.machine))
+                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=self.environment)
         wait_for(until, 30, lambda: self.process.poll() is not None or os.path.exists(os.path.join(self.folder, until)))
         check(self.process.poll() is None, lambda: f"it ended: {self.process.communicate()[0]}")
 

@@ -95,9 +95,10 @@ def e10_disk_stalls_cost_no_leadership():
         term = cluster.runtime("raftTerm", leader)
         cluster.odd(leader, READ_MS, 300)
         cluster.odd(leader, SYNC_MS, 2000)
-        time.sleep(1.9)
+        time.sleep(1.0)
         load.wait_for_more()  # the others are a majority
-        cluster.odd(leader, SYNC_MS, 0)
+        cluster.odd(leader, SYNC_MS, 0)  # for the next one: two of them are enough to hand over
+        time.sleep(1.5)
         cluster.odd(leader, READ_MS, 0)
         load.wait_for_more()
         check(cluster.leader() == leader and cluster.runtime("raftTerm", leader) == term, "another leader")

@@ -153,13 +153,13 @@ def q3_a_peer_moves_to_another_address():
     write(hosts + ".2", "255.255.255.255", "127.0.0.1")
     peers = ";".join(f"n{i}-host-{i}:{cluster.base + 200 + i}" for i in range(3))
     cluster.settings.append(f"dLegerPeers={peers}")
-    os.environ["LEDGERMQ_WRAP"] = f"env LD_PRELOAD={library} ODD_HOSTS={hosts}"
+    os.environ["LEDGERMQ_WRAP"] = f"env LD_PRELOAD={odd_machine.preload(library)} ODD_HOSTS={hosts}"
     try:
         with cluster:
             cluster.create_topic("T", 1)
             move("255.255.255.255")  # of no machine: connecting to it fails at once, whatever stands behind the default route
             cluster.kill(2)
-            os.environ["LEDGERMQ_WRAP"] = f"env LD_PRELOAD={library} ODD_HOSTS={hosts}.2"
+            os.environ["LEDGERMQ_WRAP"] = f"env LD_PRELOAD={odd_machine.preload(library)} ODD_HOSTS={hosts}.2"
             cluster.restart(2)
             leader = cluster.leader()
             check(leader != 2, "who cannot be reached leads")

@@ -36,6 +36,11 @@ def put(path, which, value):
         file.write(struct.pack("=q", value))
 
 
+def preload(library):
+    """LD_PRELOAD with that library before what is in it already."""
+    return ":".join(filter(None, (library, os.environ.get("LD_PRELOAD"))))
+
+
 class OddMachine:
     """Brokers started meanwhile have one machine, with one disk and one clock."""
 
@@ -43,7 +48,7 @@ class OddMachine:
         self.folder = tempfile.TemporaryDirectory()
         library, self.path = build(self.folder.name), os.path.join(self.folder.name, "settings")
         write_all_off(self.path)
-        os.environ["LEDGERMQ_WRAP"] = f"env LD_PRELOAD={library} ODD_MACHINE={self.path}"
+        os.environ["LEDGERMQ_WRAP"] = f"env LD_PRELOAD={preload(library)} ODD_MACHINE={self.path}"
         return self
 
     def set(self, which, value):
