@@ -3,11 +3,11 @@ import collections
 import contextlib
 import os
 import signal
-import threading
 import time
 
 import remoting
 from cluster import check, wait_for
+from task import Task
 
 
 class Death:
@@ -54,13 +54,12 @@ def kill_leader(cluster, node, frozen=None):
 
 def kill_while(cluster, node, after, frozen, run):
     """Kills in `after` seconds; run() goes on meanwhile and must last longer."""
-    deaths = []
-    killer = threading.Timer(after, lambda: deaths.append(kill_leader(cluster, node, frozen)))
-    killer.start()
+    def kill():
+        time.sleep(after)
+        return kill_leader(cluster, node, frozen)
+    killer = Task(kill)
     run()
-    killer.join()
-    check(deaths, "the leader could not be killed")
-    return deaths[0]
+    return killer.result(60)
 
 
 def answers(cluster, node):
