@@ -224,9 +224,12 @@ void replica_review_members(struct replica *replica)
         return;
     heard = hear_others(replica);
     if (replica->phase == REPLICA_WAITING && heard.young + heard.missing < heard.others) {
-        replica->phase = REPLICA_MUTE;
         replica->checkpoint.forgot = true; /* a restart on the way must not take what was fetched so far for all that was acknowledged */
-        replica_save_forgot(replica);
+        if (!replica_save_forgot(replica)) {
+            replica->review_due_us = replica_now_us(replica) + REPLICA_REVIEW_RETRY_MS * 1000ull; /* nothing is fetched before */
+            return;
+        }
+        replica->phase = REPLICA_MUTE;
         LOG_WARN("this directory is empty among members that are not: mute until it has caught up with a leader");
     }
     if (heard.missing > 0 && !SEEDED_BUG(EMPTY_ELECTS))

@@ -1,5 +1,6 @@
 /* Members that begin empty, or with part of a log: whom they believe about the group, and when they begin one themselves. */
 #include <check.h>
+#include <errno.h>
 #include <stdio.h>
 
 #include "dledger/replica_internal.h"
@@ -162,6 +163,40 @@ START_TEST(test_checkpoint_knows_the_change)
 }
 END_TEST
 
+/* An empty member fetches nothing before its disk says that it forgot: what a power cut leaves of it would look like all that it ever had, and like the log of one
+ * that was removed where it ends before the change that brought it in. */
+START_TEST(test_fetches_nothing_before_it_is_known_to_forget)
+{
+    struct group_node *empty = &group.nodes[1];
+    struct checkpoint checkpoint;
+    struct error error;
+
+    group_all_up();
+    group_must_send(group_wait_leader(3000), 0);
+    group_kill(empty);
+    group_wipe(empty);
+    group_part(empty, &group.nodes[2]);
+    group_part(empty, &group.nodes[3]);
+    group_up(empty);
+    sim_env_fail_at(&empty->sim, SIM_SYNC, 1, EIO, true);
+    group_join(empty, &group.nodes[2]);
+    group_join(empty, &group.nodes[3]);
+    group_steps(1000);
+    ck_assert_int_eq(empty->replica.phase, REPLICA_WAITING);
+    ck_assert_int_eq(empty->replica.ledger.last_index, -1);
+    sim_env_fail_at(&empty->sim, 0, 0, 0, false);
+    for (int i = 0; i < 2000 && empty->replica.ledger.last_index < 0; i++) {
+        ck_assert_int_eq(checkpoint_load(&checkpoint, &empty->sim.env, group_file(empty, "checkpoint"), &error), 0);
+        if (empty->replica.phase == REPLICA_MUTE)
+            ck_assert(checkpoint.forgot);
+        group_step();
+    }
+    group_steps(200);
+    ck_assert_int_eq(empty->replica.phase, REPLICA_RUNNING);
+    ck_assert_int_eq(group_messages(empty), 1);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("replica_joining");
@@ -174,6 +209,7 @@ int main(void)
     tcase_add_test(tcase, test_group_of_yesterday);
     tcase_add_test(tcase, test_fills_up_to_where_it_was_alone);
     tcase_add_test(tcase, test_checkpoint_knows_the_change);
+    tcase_add_test(tcase, test_fetches_nothing_before_it_is_known_to_forget);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
