@@ -68,6 +68,7 @@ void peer_hello_encode(const struct peer_hello *hello, struct peer_message *mess
     packed.configuration.data = (uint8_t *)(uintptr_t)hello->configuration;
     packed.configuration.len = hello->configuration_size;
     packed.configuration_index = hello->configuration_index;
+    packed.voters = hello->voters;
     size_t size = ledgermq__peer_hello__get_packed_size(&packed);
     uint8_t *to = buffer_reserve(body, size);
     if (to != NULL) {
@@ -109,6 +110,7 @@ int peer_hello_decode(struct peer_hello *hello, const struct peer_message *messa
         .mute = packed->mute > PEER_MUTE_DAMAGED ? PEER_MUTE_EMPTY : (uint8_t)packed->mute,
         .started = packed->started,
         .configuration_index = packed->configuration_index,
+        .voters = packed->voters,
     };
     if (!copy_text(hello->cluster, sizeof hello->cluster, packed->cluster) ||
         !copy_text(hello->group, sizeof hello->group, packed->group) ||

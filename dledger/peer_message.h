@@ -137,6 +137,7 @@ struct peer_hello {
     uint64_t configuration_index;    /* Raft index of the newest configuration in its log, 0 = none */
     uint32_t configuration_size;
     uint8_t configuration[PEER_HELLO_CONFIGURATION_MAX];
+    uint32_t voters; /* bit n - 1: number n has a vote in the newest configuration of its log, committed or not; 0 = it does not run, or does not say */
 };
 
 void peer_message_encode(const struct peer_message *message, uint8_t header[PEER_HEADER_SIZE]);

@@ -84,13 +84,21 @@ void replica_answer_fetch(struct replica *replica, uint64_t from, const struct p
     replica->io.send(replica->io.context, from, &out, run, size);
 }
 
+/* Who was added without a vote never had one to forget. It may have got one by a change that is not committed. */
+static bool may_have_voted(const struct replica *replica)
+{
+    bool voted = replica->members[replica->id - 1].voter;
+    for (int i = 0; i < replica->member_count; i++)
+        voted = voted || (replica->peers[i].hello.voters >> (replica->id - 1) & 1) != 0;
+    return voted;
+}
+
 /* May a leader of this term let us vote again? It must not be older than any term in which we voted for or acknowledged something: a later
  * leader than the one we acknowledged to has what committed thereby, that one itself knows what we acknowledged. Who lost its vote file asks
  * everybody: whoever had our vote, or led us, has stored that term. */
 static bool leader_is_recent(const struct replica *replica, uint64_t term)
 {
-    if (replica->mute_reason == PEER_MUTE_EMPTY && replica->members[replica->id - 1].voter) {
-        /* Who was added without a vote never had one to forget. */
+    if (replica->mute_reason == PEER_MUTE_EMPTY && may_have_voted(replica)) {
         for (int i = 0; i < replica->member_count; i++) {
             if (replica_is_other(replica, i) && !replica->peers[i].heard)
                 return false;
@@ -157,7 +165,7 @@ void replica_receive_fetched(struct replica *replica, uint64_t from, const struc
     }
     rv = replica_sync_now(replica, &error);
     if (leaderless) {
-        LOG_ERROR("a majority of the members forgot what it had, and all have been heard: what was acknowledged by those alone is lost; voting again with what "
+        LOG_ERROR("members whose votes are needed forgot what they had, and all have been heard: what was acknowledged by those alone is lost; voting again with what "
                   "member %s has",
                   replica->members[from - 1].id);
         term = replica_unheard_term(replica, term);

@@ -10,6 +10,12 @@
 #include "store/log_sink.h"
 #include "store/seeded_bug.h"
 
+/* In a set of members. */
+static uint32_t bit_of(int place)
+{
+    return 1u << place;
+}
+
 void replica_hello(struct replica *replica, uint64_t to, struct peer_hello *hello)
 {
     *hello = (struct peer_hello){
@@ -36,6 +42,11 @@ void replica_hello(struct replica *replica, uint64_t to, struct peer_hello *hell
     if (hello->started && !replica->driver.failed) {
         told = replica_encode_members(replica, &encoded);
         hello->configuration_index = told ? replica->driver.raft.configuration_committed_index : 0;
+        for (unsigned i = 0; i < replica->driver.raft.configuration.n; i++) {
+            const struct raft_server *server = &replica->driver.raft.configuration.servers[i];
+            if (server->role == RAFT_VOTER && server->id <= DLEDGER_MEMBERS_MAX)
+                hello->voters |= bit_of((int)server->id - 1);
+        }
     } else if (!hello->started && replica->ledger.last_index <= 0) {
         told = replica_first_configuration(replica, &encoded) == 0; /* of no index: nobody has it yet */
     }
@@ -117,9 +128,9 @@ struct heard {
     int missing;   /* of them */
     int young;     /* empty, or holding no more than the first entry of the first term, and that is ours as well: never took part in an election */
     int at_odds;   /* of them: would begin, or have begun, with other members than we */
-    int majority;  /* of those who vote */
-    int running;   /* that vote */
-    int better;    /* mute ones that vote and hold more than we do */
+    uint32_t voters;  /* a bit for each, as below */
+    uint32_t running; /* with a vote or without */
+    uint32_t better;  /* mute ones that vote and hold more than we do */
     uint64_t most; /* of those that run, with a vote or without: who holds the most; 0 = nobody runs */
 };
 
@@ -131,12 +142,11 @@ static const struct peer_hello *hello_of(const struct replica *replica, uint64_t
 static struct heard hear_others(const struct replica *replica)
 {
     struct heard heard = {0};
-    int voters = 0;
 
     for (int i = 0; i < replica->member_count; i++) {
         const struct peer_hello *hello = &replica->peers[i].hello;
         bool votes = replica->members[i].raft_id != 0 && replica->members[i].voter;
-        voters += votes;
+        heard.voters |= votes ? bit_of(i) : 0;
         if (!replica_is_other(replica, i))
             continue;
         heard.others++;
@@ -151,16 +161,35 @@ static struct heard hear_others(const struct replica *replica)
             heard.at_odds += !agrees;
         }
         if (!hello->started) {
-            heard.better += votes && hello->last_index > 1 && better_log(hello, replica->ledger.last_term, raft_driver_last(&replica->driver), replica->id);
+            if (votes && hello->last_index > 1 && better_log(hello, replica->ledger.last_term, raft_driver_last(&replica->driver), replica->id))
+                heard.better |= bit_of(i);
             continue;
         }
-        heard.running += votes;
+        heard.running |= bit_of(i);
         if (heard.most == 0 || better_log(hello, hello_of(replica, heard.most)->last_term, hello_of(replica, heard.most)->last_index, heard.most))
             heard.most = (uint64_t)i + 1;
     }
     heard.missing += replica_named_elsewhere(replica) != NULL;
-    heard.majority = voters / 2 + 1;
     return heard;
+}
+
+static bool is_majority(uint32_t some, uint32_t voters)
+{
+    return __builtin_popcount(some & voters) > __builtin_popcount(voters) / 2;
+}
+
+/* Can one of those who run be elected, if these vote, who are a majority as far as we know? Each of them goes by the newest configuration of its own log: with one
+ * in it that is not committed, which we may not have, it may need a vote more. */
+static bool can_elect(const struct replica *replica, const struct heard *heard, uint32_t some)
+{
+    if ((heard->running & heard->voters) == 0)
+        return true;
+    for (int i = 0; i < replica->member_count; i++) {
+        uint32_t voters = replica->peers[i].hello.voters == 0 ? heard->voters : replica->peers[i].hello.voters;
+        if ((heard->running & (heard->voters | voters) & bit_of(i)) != 0 && is_majority(some, voters))
+            return true;
+    }
+    return false;
 }
 
 uint64_t replica_leaderless(const struct replica *replica)
@@ -174,8 +203,12 @@ uint64_t replica_leaderless(const struct replica *replica)
     heard = hear_others(replica);
     /* What a power cut left is enough to vote with, but no more of us do than a majority needs, those with most of the log first: so the leader has the most
      * of what is left, and the others catch up with it. */
-    if (heard.missing > 0 || heard.running + (unclean ? heard.better : 0) >= heard.majority)
+    uint32_t some = heard.running | (unclean ? heard.better : 0);
+    bool enough = is_majority(some, heard.voters);
+    if (heard.missing > 0 || (enough && can_elect(replica, &heard, some)))
         return 0;
+    /* They wait for a vote that their change needs, and it is not given with less than they have: by our log others may vote than do today, or we alone. */
+    unclean = unclean && !enough;
     most = heard.most == 0 ? NULL : hello_of(replica, heard.most);
     /* What we have ourselves counts as well, and must not be cut for the sake of one that has less. Whoever runs and votes can be elected by us, if we have our
      * votes, however much more it holds. */
@@ -241,9 +274,10 @@ void replica_review_members(struct replica *replica)
     if (replica->mute_reason == PEER_MUTE_EMPTY && replica->ledger.last_index <= 0 &&
         ((heard.young == heard.others && heard.at_odds == 0) || SEEDED_BUG(EMPTY_ELECTS))) {
         rv = replica_bootstrap(replica, &error); /* also when a first start was interrupted between the first entry and the vote file */
-    } else if (replica->mute_reason == PEER_MUTE_EMPTY && replica->only_vote_lost && heard.running + heard.better < heard.majority) {
+    } else if (replica->mute_reason == PEER_MUTE_EMPTY && replica->only_vote_lost &&
+               (!is_majority(heard.running | heard.better, heard.voters) || !can_elect(replica, &heard, heard.running | heard.better))) {
         /* Too few run to elect a leader, so there is none. */
-        LOG_WARN("a majority lost its votes, and all members have been heard: voting again from term %llu on",
+        LOG_WARN("votes that are needed were lost, and all members have been heard: voting again from term %llu on",
                  (unsigned long long)replica_unheard_term(replica, 0));
         rv = vote_again(replica, &error);
     } else if (replica_leaderless(replica) != replica->id) {
@@ -252,7 +286,7 @@ void replica_review_members(struct replica *replica)
         LOG_ERROR("a majority lost what tells how it went down (or, in durability class A, went down uncleanly), so what was acknowledged last may be lost; electing from what is left");
         rv = replica_start_driver(replica, replica->applied, &error);
     } else {
-        LOG_ERROR("a majority of the members forgot what it had, and all have been heard: what was acknowledged by those alone is lost; voting again with what "
+        LOG_ERROR("members whose votes are needed forgot what they had, and all have been heard: what was acknowledged by those alone is lost; voting again with what "
                   "is here");
         rv = vote_again(replica, &error);
     }

@@ -347,8 +347,9 @@ void replica_review_configuration(struct replica *replica)
     /* An uncommitted one may be taken back and replaced by another one at the same index. */
     if (raft->configuration_uncommitted_index == 0 && replica->seen_uncommitted == 0 && raft->configuration_committed_index == replica->seen_committed)
         return;
-    if (replica->seen_committed != raft->configuration_committed_index) {
+    if (replica->seen_committed != raft->configuration_committed_index || replica->seen_uncommitted != raft->configuration_uncommitted_index)
         replica->io.hello_changed(replica->io.context);
+    if (replica->seen_committed != raft->configuration_committed_index) {
         if (raft->configuration_committed_index != (raft_index)(replica->checkpoint.configuration_index + 1)) {
             /* Where the log is damaged only the checkpoint tells who can mend it, and dLegerPeers may name nobody. */
             replica->checkpoint_dirty = true;

@@ -11,7 +11,7 @@ static struct peer_hello a_hello(void)
     struct peer_hello hello = {.version = PEER_VERSION_OLDEST, .newest = PEER_VERSION_CURRENT, .cluster = "C", .group = "broker-a", .from = 1, .to = 2,
                                .incarnation = 0x1122334455667788u, .run = 0x8877665544332211u, .segment_size = 1u << 30, .term = 7, .last_index = 1000, .last_term = 6,
                                .started = true, .broker_address = "127.0.0.1:10911", .self_id = "n0", .configuration_index = 3, .configuration_size = 4,
-                               .configuration = {1, 2, 3, 4}};
+                               .configuration = {1, 2, 3, 4}, .voters = 5};
     return hello;
 }
 
@@ -33,6 +33,7 @@ START_TEST(test_hello)
     ck_assert(back.started);
     ck_assert_str_eq(back.self_id, "n0");
     ck_assert_mem_eq(back.configuration, hello.configuration, 4);
+    ck_assert_uint_eq(back.voters, 5);
     /* From a version that had no sum. */
     message.count = 0;
     ck_assert_int_eq(peer_hello_decode(&back, &message, buffer_slice(&body)), 0);

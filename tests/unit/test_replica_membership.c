@@ -788,6 +788,95 @@ START_TEST(test_no_first_start_with_who_does_not_know_us)
 }
 END_TEST
 
+/* A member that gets a vote forgets before the change is committed: its vote file is gone before it heard of the change (0) or after it (1), its log as well (2), or
+ * nothing tells how it went down (3). The only one that votes needs it now, and what is committed does not say so. */
+START_TEST(test_forgets_while_it_gets_a_vote)
+{
+    struct group_node *leader, *other, *gets;
+
+    group_all_up();
+    leader = group_wait_leader(3000);
+    gets = group_other(leader, NULL);
+    other = group_other(leader, gets);
+    must_change(leader, DLEDGER_MEMBER_DEMOTE, gets);
+    must_change(leader, DLEDGER_MEMBER_DEMOTE, other);
+    group_must_send(leader, 0);
+    group_steps(1500); /* a checkpoint of all */
+    gets->no_sync = true;
+    ck_assert_int_eq(begin_change(leader, DLEDGER_MEMBER_PROMOTE, gets), 0);
+    if (_i == 1 || _i == 2)
+        group_steps(20);
+    ck_assert_int_eq(gets->replica.driver.raft.configuration_uncommitted_index != 0, _i == 1 || _i == 2);
+    gets->cut = true; /* what it says of that sync is lost with it */
+    group_kill(gets);
+    gets->cut = false;
+    if (_i == 2)
+        group_wipe(gets);
+    else
+        sim_env_remove(&gets->sim, group_file(gets, _i == 3 ? "checkpoint" : "vote"));
+    group_steps(1000);
+    ck_assert(!raft_driver_leads(&leader->replica.driver));
+    group_part(gets, other);
+    group_up(gets);
+    group_steps(1000);
+    ck_assert_int_eq(gets->replica.phase, REPLICA_MUTE); /* the other one may know more */
+    group_join(gets, other);
+    leader = group_wait_leader(3000);
+    group_must_send(leader, 1);
+    group_steps(200);
+    for (int i = 1; i <= GROUP_NODES; i++) {
+        ck_assert_int_eq(group_messages(&group.nodes[i]), 2);
+        ck_assert_int_eq(group.nodes[i].replica.phase, REPLICA_RUNNING);
+    }
+    ck_assert(raft_driver_is_voter(&leader->replica.driver, gets->id));
+}
+END_TEST
+
+/* By what is committed it has no vote, but it had got one, had led with it, and is empty now. A leader that has been succeeded and does not know does not give it the
+ * vote that it gave already: both leaders would have a majority. */
+START_TEST(test_had_a_vote_before_it_was_committed)
+{
+    struct group_node *old, *third, *led;
+
+    group_all_up();
+    old = group_wait_leader(3000);
+    led = group_other(old, NULL);
+    third = group_other(old, led);
+    must_change(old, DLEDGER_MEMBER_DEMOTE, led);
+    group_must_send(old, 0);
+    group_steps(100);
+    third->cut = true;
+    led->no_sync = true;
+    ck_assert_int_eq(begin_change(old, DLEDGER_MEMBER_PROMOTE, led), 0);
+    group_steps(5);
+    ck_assert_uint_ne(led->replica.driver.raft.configuration_uncommitted_index, 0);
+    old->stall_until_us = UINT64_MAX;
+    old->cut = true;
+    led->no_sync = third->cut = false;
+    for (int i = 0; i < 3000 && !led->replica.accepting; i++)
+        group_step();
+    ck_assert(led->replica.accepting);
+    group_must_send(led, 1);
+    group_kill(led);
+    group_wipe(led);
+    group_part(third, led);
+    group_part(third, old);
+    old->stall_until_us = 0;
+    old->cut = false;
+    ck_assert(raft_driver_leads(&old->replica.driver));
+    group_up(led);
+    group_steps(1000);
+    ck_assert_int_eq(led->replica.phase, REPLICA_MUTE);
+    ck_assert_uint_ne(old->replica.driver.raft.configuration_uncommitted_index, 0);
+    group_join(third, led);
+    group_join(third, old);
+    group_must_send(group_wait_leader(3000), 2);
+    group_steps(500);
+    for (int i = 1; i <= GROUP_NODES; i++)
+        ck_assert_int_eq(group_messages(&group.nodes[i]), 3);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("replica_membership");
@@ -805,6 +894,8 @@ int main(void)
     tcase_add_test(tcase, test_fills_up_to_what_it_was_told);
     tcase_add_test(tcase, test_mute_with_voters_of_yesterday);
     tcase_add_test(tcase, test_mute_with_a_change_that_was_cut);
+    tcase_add_loop_test(tcase, test_forgets_while_it_gets_a_vote, 0, 4);
+    tcase_add_test(tcase, test_had_a_vote_before_it_was_committed);
     tcase_add_test(tcase, test_lets_in_who_came_meanwhile);
     tcase_add_test(tcase, test_directory_of_an_earlier_membership);
     tcase_add_test(tcase, test_no_vote_before_an_answer);
