@@ -47,6 +47,9 @@ void replica_hello(struct replica *replica, uint64_t to, struct peer_hello *hell
             if (server->role == RAFT_VOTER && server->id <= DLEDGER_MEMBERS_MAX)
                 hello->voters |= bit_of((int)server->id - 1);
         }
+    } else if (replica->phase == REPLICA_MUTE && replica->ledger.last_index > 0) {
+        told = replica_encode_members(replica, &encoded);
+        hello->configuration_index = told ? replica->configuration_index : 0;
     } else if (!hello->started && replica->ledger.last_index <= 0) {
         told = replica_first_configuration(replica, &encoded) == 0; /* of no index: nobody has it yet */
     }

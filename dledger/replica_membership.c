@@ -398,13 +398,14 @@ const char *replica_named_elsewhere(const struct replica *replica)
 
 bool replica_encode_members(struct replica *replica, struct buffer *out)
 {
-    struct raft_configuration named;
+    struct raft_configuration named, found;
     const struct raft *raft = &replica->driver.raft;
+    bool started = replica->driver.started;
     /* Not one that may be taken back. */
-    const struct raft_configuration *newest = raft->configuration_uncommitted_index == 0 ? &raft->configuration : &raft->configuration_committed;
+    const struct raft_configuration *newest = !started ? &found : raft->configuration_uncommitted_index == 0 ? &raft->configuration : &raft->configuration_committed;
     int rv = 0;
 
-    if (!replica->driver.started || newest->n == 0)
+    if (started ? newest->n == 0 : replica->configuration_index == 0 || !decode(buffer_slice(&replica->configuration), &found))
         return false;
     raft_configuration_init(&named);
     for (unsigned i = 0; i < newest->n && rv == 0; i++) {
@@ -412,6 +413,8 @@ bool replica_encode_members(struct replica *replica, struct buffer *out)
         name_server(replica, &newest->servers[i], &member);
         rv = add_named(&named, newest->servers[i].id, member.id, member.address, newest->servers[i].role);
     }
+    if (!started)
+        raft_configuration_close(&found);
     return encode_and_close(&named, rv, out) == 0;
 }
 
@@ -444,10 +447,13 @@ void replica_hear_configuration(struct replica *replica, const struct peer_hello
     struct raft_configuration configuration;
     raft_index known = newest_known(replica) > replica->told_index ? newest_known(replica) : replica->told_index;
 
-    if (!hello->started || hello->configuration_index == 0 || strcmp(hello->cluster, replica->options.cluster) != 0 ||
+    if (hello->configuration_index == 0 || strcmp(hello->cluster, replica->options.cluster) != 0 ||
         strcmp(hello->group, replica->options.group) != 0)
         return;
     bool stranger = replica_is_stranger(replica);
+    /* Who is mute may wait for nobody but us, who have been added and do not know. Besides that others know better. */
+    if (!hello->started && !stranger)
+        return;
     /* What a member says that was there before the group was made anew by force is of a group that is no more; and whoever is of the new one is right,
      * however short its log. */
     uint64_t generation = hello->last_term >> REPLICA_GENERATION_SHIFT;
@@ -461,6 +467,10 @@ void replica_hear_configuration(struct replica *replica, const struct peer_hello
     if (hello->configuration_index <= (stranger ? replica->group_index : known) || !decode(slice_of(hello->configuration, hello->configuration_size), &configuration))
         return;
     bool member = stands_in(&configuration, replica->options.self_id);
+    if (!hello->started && !member) {
+        raft_configuration_close(&configuration);
+        return;
+    }
     /* Who is mute catches up, and until then its own log may name others who vote than the group does. */
     if (stranger || (member && replica->phase == REPLICA_MUTE)) {
         replica->group_index = hello->configuration_index;

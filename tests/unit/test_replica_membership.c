@@ -661,6 +661,62 @@ START_TEST(test_lets_in_who_came_meanwhile)
 }
 END_TEST
 
+/* The only one that votes added a node and lost its vote file before it could say so. Mute it waits for that node, which lets nobody in as long as it does not know
+ * that it is a member: it hears that from the mute one, too. */
+START_TEST(test_joiner_hears_from_a_mute_member)
+{
+    struct group_node *leader, *joins, *other;
+    const char *ids[DLEDGER_MEMBERS_MAX] = {NULL};
+    struct peer_hello hello;
+    raft_index changed;
+
+    group_all_up();
+    leader = group_wait_leader(3000);
+    joins = group_other(leader, NULL);
+    other = group_other(leader, joins);
+    must_change(leader, DLEDGER_MEMBER_DEMOTE, joins);
+    must_change(leader, DLEDGER_MEMBER_DEMOTE, other);
+    group_must_send(leader, 0);
+    group_steps(1500); /* a checkpoint knows the change */
+    changed = leader->replica.driver.raft.configuration_committed_index;
+    group_kill(joins);
+    group_wipe(joins);
+    group_part(joins, leader);
+    group_part(joins, other);
+    group_up(joins);
+    ids[leader->id - 1] = name_of(leader);
+    ids[other->id - 1] = name_of(other);
+    hear_of(leader, joins, changed - 1, ids);
+    ck_assert_ptr_nonnull(greet(joins, leader, name_of(leader), leader->id, leader->id));
+    group_kill(leader);
+    sim_env_remove(&leader->sim, group_file(leader, "vote"));
+    group_up(leader);
+    group_steps(100);
+    ck_assert_int_eq(leader->replica.phase, REPLICA_MUTE);
+
+    /* That it is none it would have to hear from somebody who runs. */
+    ids[joins->id - 1] = name_of(joins);
+    hear_of(leader, joins, changed - 2, ids); /* older */
+    ck_assert_ptr_nonnull(greet(joins, leader, name_of(leader), leader->id, leader->id));
+    replica_hello(&leader->replica, joins->id, &hello);
+    ck_assert(!hello.started);
+    replica_hear_configuration(&joins->replica, &hello);
+    ck_assert_ptr_null(greet(joins, leader, name_of(leader), leader->id, leader->id));
+    ids[joins->id - 1] = NULL;
+    hear_of(leader, joins, changed + 1, ids);
+    ck_assert_ptr_null(greet(joins, leader, name_of(leader), leader->id, leader->id));
+    hear_of(leader, other, changed + 1, ids); /* who runs hears nothing from it at all */
+    ck_assert_uint_eq(other->replica.told_index, 0);
+
+    group_join(joins, other);
+    group_join(joins, leader);
+    ck_assert_ptr_eq(group_wait_leader(3000), leader);
+    group_must_send(leader, 1);
+    group_steps(500);
+    ck_assert_int_eq(group_messages(joins), 2);
+}
+END_TEST
+
 static bool one_is_away(uint64_t from, uint64_t to, const struct peer_message *message)
 {
     (void)message;
@@ -897,6 +953,7 @@ int main(void)
     tcase_add_loop_test(tcase, test_forgets_while_it_gets_a_vote, 0, 4);
     tcase_add_test(tcase, test_had_a_vote_before_it_was_committed);
     tcase_add_test(tcase, test_lets_in_who_came_meanwhile);
+    tcase_add_test(tcase, test_joiner_hears_from_a_mute_member);
     tcase_add_test(tcase, test_directory_of_an_earlier_membership);
     tcase_add_test(tcase, test_no_vote_before_an_answer);
     tcase_add_test(tcase, test_removed_by_its_last_entry);
