@@ -176,6 +176,7 @@ struct replica {
     bool not_added;                              /* ... and we do not stand in it */
     bool said_at_odds;                           /* that lists of empty members differ, once */
     bool half_filled;                            /* our log ends before the configuration that we stand in */
+    bool ends_early;                             /* ... or before one of which our checkpoint knows that it is committed */
     struct buffer told;                          /* while we run: a newer configuration than ours, as a running member told it */
     raft_index told_index;                       /* 0 = none */
     struct replica_peer peers[DLEDGER_MEMBERS_MAX];

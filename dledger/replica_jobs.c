@@ -159,7 +159,7 @@ void replica_fill_checkpoint(struct replica *replica, struct checkpoint *checkpo
         checkpoint->forgot = less;
     else
         checkpoint->forgot = checkpoint->forgot || less;
-    if (replica->configuration_index > 0 && replica->configuration.size <= sizeof checkpoint->configuration) {
+    if (replica->configuration_index > 0 && replica->configuration.size <= sizeof checkpoint->configuration && !replica->ends_early) {
         checkpoint->configuration_index = replica->configuration_index - 1;
         checkpoint->configuration_size = (uint32_t)replica->configuration.size;
         memcpy(checkpoint->configuration, replica->configuration.data, replica->configuration.size);

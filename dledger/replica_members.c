@@ -217,7 +217,7 @@ uint64_t replica_leaderless(const struct replica *replica)
      * votes, however much more it holds. */
     bool ours = replica->ledger.last_index > 0 &&
                 (most == NULL || !better_log(most, replica->ledger.last_term, raft_driver_last(&replica->driver), unclean ? 0 : UINT64_MAX));
-    ours = ours || (unclean && (most == NULL || replica->members[heard.most - 1].voter));
+    ours = ours || (unclean && !replica->ends_early && (most == NULL || replica->members[heard.most - 1].voter));
     if (!ours && most == NULL)
         return 0;
     uint64_t last_term = ours ? replica->ledger.last_term : most->last_term;

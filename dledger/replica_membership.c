@@ -288,7 +288,20 @@ int replica_know_members(struct replica *replica, raft_index committed, bool who
      * brought in the others. Who belongs to the group is heard from them, as by a node whose directory is empty. */
     replica->half_filled = !whole && replica->checkpoint.forgot &&
                            (!stands_in(&newest, replica->options.self_id) || (newest.n == 1 && replica->listed_count > 1 && !replica->votes.existed));
-    if (replica->half_filled) {
+    /* Damage may have taken the change from it. As long as the log ends before the one that the checkpoint knows, that one says who belongs to the group. */
+    const struct checkpoint *checkpoint = &replica->checkpoint;
+    struct raft_configuration later;
+    replica->ends_early = false;
+    if (!whole && !replica->half_filled && checkpoint->forgot && checkpoint->configuration_index + 1 > index &&
+        decode(slice_of(checkpoint->configuration, checkpoint->configuration_size), &later)) {
+        replica->ends_early = stands_in(&later, replica->options.self_id);
+        if (replica->ends_early) {
+            replica->group_index = checkpoint->configuration_index + 1;
+            make_table(replica, NULL, &later, NULL);
+        }
+        raft_configuration_close(&later);
+    }
+    if (replica->half_filled || replica->ends_early) {
         raft_configuration_close(&newest);
         return 0;
     }

@@ -197,6 +197,39 @@ START_TEST(test_fetches_nothing_before_it_is_known_to_forget)
 }
 END_TEST
 
+/* It began the group alone, and damage took the end of its log from the time before another one had a vote. Its checkpoint still knows who belongs to the group: it
+ * neither leads alone nor elects anybody with that log, now and after another start, but takes what that one has. */
+START_TEST(test_log_ends_before_the_others_came)
+{
+    struct group_node *node = group_was_alone(10);
+    struct checkpoint checkpoint;
+    struct peer_hello hello;
+    struct error error;
+
+    put_configuration(&hello, 0, 2);
+    ck_assert_int_eq(checkpoint_load(&checkpoint, &node->sim.env, group_file(node, "checkpoint"), &error), 0);
+    checkpoint.forgot = true;
+    checkpoint.configuration_index = 50;
+    checkpoint.configuration_size = hello.configuration_size;
+    memcpy(checkpoint.configuration, hello.configuration, hello.configuration_size);
+    ck_assert_int_eq(checkpoint_save(&checkpoint, &node->sim.env, group_file(node, "checkpoint"), &error), 0);
+
+    for (int start = 0; start < 2; start++) {
+        group_up(node);
+        group_steps(1000);
+        ck_assert_int_eq(node->replica.phase, REPLICA_MUTE);
+        ck_assert_int_eq(replica_group_size(&node->replica), 2);
+        if (start == 0)
+            group_kill(node);
+    }
+    say_as_running(&node->replica, 2, 9, 100, 51, 2, &hello);
+    hear(&node->replica, &hello);
+    group_steps(20);
+    ck_assert_int_eq(node->replica.phase, REPLICA_MUTE);
+    ck_assert_uint_eq(replica_leaderless(&node->replica), 2);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("replica_joining");
@@ -209,6 +242,7 @@ int main(void)
     tcase_add_test(tcase, test_group_of_yesterday);
     tcase_add_test(tcase, test_fills_up_to_where_it_was_alone);
     tcase_add_test(tcase, test_checkpoint_knows_the_change);
+    tcase_add_test(tcase, test_log_ends_before_the_others_came);
     tcase_add_test(tcase, test_fetches_nothing_before_it_is_known_to_forget);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
