@@ -69,6 +69,8 @@ void replica_answer_fetch(struct replica *replica, uint64_t from, const struct p
     if (replica->ledger.begin_index > 0 && (int64_t)previous <= replica->ledger.begin_index && previous <= last) {
         out.fetch_result.previous_term = 0;
         out.flags = 2;
+    } else if (previous > 0 && ledger_hole_of(&replica->ledger, previous - 1) != NULL) {
+        return; /* damaged here: what we do not know contradicts nobody */
     } else if (previous > last || (previous > 0 && ledger_term_of(&replica->ledger, previous - 1) != in->fetch.previous_term)) {
         out.fetch_result.previous_term = 0;
         out.flags = 1; /* our log has another entry there */

@@ -549,6 +549,37 @@ START_TEST(test_leader_damaged_where_a_follower_is)
 }
 END_TEST
 
+/* A leader whose log is damaged where a mute member's log ends does not know what stands there: it says nothing of that, least of all that its log has another entry,
+ * by which the member would stop for good. Once it is mended it helps. */
+START_TEST(test_leader_damaged_where_a_mute_member_ends)
+{
+    group_all_up();
+    struct group_node *leader = group_wait_leader(2000);
+    struct group_node *mute = group_other(leader, NULL);
+    for (int i = 0; i < MESSAGES / 2; i++)
+        group_must_send(leader, i);
+    group_steps(1500); /* its checkpoint knows that all of it is committed */
+    group_kill(mute);
+    sim_env_remove(&mute->sim, group_file(mute, "vote"));
+    raft_index last = raft_driver_last(&leader->replica.driver);
+    uint64_t from = leader->replica.ledger.end_position;
+    for (int i = MESSAGES / 2; i < MESSAGES; i++)
+        group_must_send(leader, i);
+    group_steps(1500);
+    sim_env_corrupt(&leader->sim, segment_of(leader), from - 10, 0x40);
+    nobody_helps = true;
+    elections_of = (int)mute->id;
+    group.passes = count_elections;
+    replica_look_at_entry(&leader->replica, last);
+    ck_assert_ptr_nonnull(ledger_hole_of(&leader->replica.ledger, last - 1));
+    group_up(mute);
+    group_steps(1000);
+    ck_assert_int_eq(mute->replica.phase, REPLICA_MUTE);
+    nobody_helps = false;
+    expect_whole();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("replica_repair");
@@ -564,6 +595,7 @@ int main(void)
     tcase_add_test(tcase, test_killed_before_repair);
     tcase_add_test(tcase, test_power_cut_of_one_that_must_vote);
     tcase_add_test(tcase, test_leader_damaged_where_a_follower_is);
+    tcase_add_test(tcase, test_leader_damaged_where_a_mute_member_ends);
     tcase_add_loop_test(tcase, test_damage_while_waiting, 0, 6);
     tcase_add_loop_test(tcase, test_damage_before_the_hole, 0, 2);
     tcase_add_loop_test(tcase, test_stale_entries, 1, 4);
