@@ -31,7 +31,7 @@ static const struct proof {
     [SEEDED_GUARD_7] = {.not_shown = "it costs an election at most, which no rule forbids; 2,000 seeds do not find it"},
     [SEEDED_GUARD_8] = {.not_shown = "nobody is ever SPARE, and there are 5 ms between two runs of the timer; 2,000 seeds do not find it"},
     [SEEDED_GUARD_10] = {.durability = 'B', .nodes = 5, .kinds = KIND(FULL_DISK) | KIND(TRANSFER)},
-    [SEEDED_GUARD_11] = {.durability = 'B'},
+    [SEEDED_GUARD_11] = {.durability = 'B', .nodes = 1, .kinds = KIND(MEMBER_ADDED) | KIND(MEMBER_REMOVED) | KIND(MEMBER_REPLACED)},
     [SEEDED_GUARD_13] = {.not_shown = "two leaders in one term are G1's to prevent, and with it there are none"},
     [SEEDED_GUARD_14] = {.not_shown = "who lost what it acknowledged is mute until it has caught up, so no leader meets one; seeds do not find it"},
     [SEEDED_GUARD_15] = {.not_shown = "it costs round trips only; 250 seeds do not find it"},
