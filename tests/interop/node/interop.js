@@ -45,7 +45,7 @@ class Fixture {
   }
 
   async producer() {
-    const producer = new Producer(this.options({ producerGroup: `${this.group}-producer` }));
+    const producer = new Producer(this.options({ producerGroup: `${this.group}-producer`, sendMsgTimeout: 3000 * slowness }));
     producer.on('error', () => {});
     this.clients.push(producer);
     await producer.ready();
