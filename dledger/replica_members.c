@@ -210,14 +210,15 @@ uint64_t replica_leaderless(const struct replica *replica)
     bool enough = is_majority(some, heard.voters);
     if (heard.missing > 0 || (enough && can_elect(replica, &heard, some)))
         return 0;
-    /* They wait for a vote that their change needs, and it is not given with less than they have: by our log others may vote than do today, or we alone. */
-    unclean = unclean && !enough;
+    /* They wait for a vote that their change needs, and it is not given with less than they have: by our log others may vote than do today, or we alone. So
+     * it is where our log ends before the others came. */
+    unclean = unclean && !enough && !replica->ends_early;
     most = heard.most == 0 ? NULL : hello_of(replica, heard.most);
     /* What we have ourselves counts as well, and must not be cut for the sake of one that has less. Whoever runs and votes can be elected by us, if we have our
      * votes, however much more it holds. */
     bool ours = replica->ledger.last_index > 0 &&
                 (most == NULL || !better_log(most, replica->ledger.last_term, raft_driver_last(&replica->driver), unclean ? 0 : UINT64_MAX));
-    ours = ours || (unclean && !replica->ends_early && (most == NULL || replica->members[heard.most - 1].voter));
+    ours = ours || (unclean && (most == NULL || replica->members[heard.most - 1].voter));
     if (!ours && most == NULL)
         return 0;
     uint64_t last_term = ours ? replica->ledger.last_term : most->last_term;
