@@ -201,20 +201,29 @@ static int verify_recent(struct replica *replica, int64_t committed_index, raft_
     return 0;
 }
 
-/* What is behind position in the queues is made anew in this run, so it is not durable any more, and a power cut before the next sync must not make
- * it look so: the disk is told before the queues are cut. */
-static int lower_synced_position(struct replica *replica, uint64_t position, struct error *error)
+/* What is behind position in queues and index is made anew in this run: they do not reach further any more, and nothing behind is durable. Should this
+ * process die, or the power fail, before they do again, it must not look so to the next start, which would take short queues for whole ones: the disk is
+ * told before they are cut. In both slots, for whichever of them is lost later. */
+static int lower_positions(void *context, int64_t position, struct error *error)
 {
+    struct replica *replica = context;
+    struct checkpoint *found = &replica->checkpoint;
     struct checkpoint *checkpoint = &replica->save.checkpoint;
-    int rv;
+    const uint64_t limit = (uint64_t)position;
+    int rv = 0;
 
-    if (replica->checkpoint.synced_dispatched_position <= position)
+    /* How far they were written counts for the boot in which that was. */
+    if (found->synced_dispatched_position <= limit && (found->dispatched_position <= limit || !replica->same_boot))
         return 0;
-    replica->checkpoint.synced_dispatched_position = position;
-    *checkpoint = replica->checkpoint;
-    ledger_fill_checkpoint(&replica->ledger, replica->checkpoint.committed_index, checkpoint);
-    rv = save_now(replica, checkpoint, error);
-    replica->checkpoint.sequence = checkpoint->sequence;
+    if (found->synced_dispatched_position > limit)
+        found->synced_dispatched_position = limit;
+    if (found->dispatched_position > limit)
+        found->dispatched_position = limit;
+    *checkpoint = *found;
+    ledger_fill_checkpoint(&replica->ledger, found->committed_index, checkpoint);
+    for (int slot = 0; slot < 2 && rv == 0; slot++)
+        rv = save_now(replica, checkpoint, error);
+    found->sequence = checkpoint->sequence;
     return rv;
 }
 
@@ -294,9 +303,11 @@ int replica_start(struct replica *replica, struct message_store *store, struct e
     /* Older than what remains, from a checkpoint that was not the newest: only making all of it anew joins what there is without a gap. */
     if (position < mapped_file_queue_begin(&replica->ledger.data))
         position = 0;
-    rv = lower_synced_position(replica, position, error);
+    rv = lower_positions(replica, (int64_t)position, error);
     if (rv != 0)
         return rv;
+    store->before_cut = lower_positions;
+    store->before_cut_context = replica;
     store->synced_position = (int64_t)checkpoint->synced_dispatched_position;
     store->records_lost = !replica->same_boot && checkpoint->present && !checkpoint->clean && checkpoint->durability == DURABILITY_A;
     rv = message_store_recover(store, (int64_t)position, error);
@@ -304,8 +315,6 @@ int replica_start(struct replica *replica, struct message_store *store, struct e
         return rv;
     if ((uint64_t)message_store_recovered_position(store) < position)
         position = (uint64_t)message_store_recovered_position(store);
-    if (checkpoint->synced_dispatched_position > position)
-        replica->checkpoint.synced_dispatched_position = position;
     first = replica_index_at(replica, position);
     if (first > (raft_index)(replica->snapshot_index + 2))
         first = (raft_index)(replica->snapshot_index + 2); /* records behind the snapshot are applied again */

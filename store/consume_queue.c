@@ -453,23 +453,32 @@ static int64_t check_tail(const struct consume_queue *queue, int64_t end, int64_
     return end;
 }
 
-int consume_queue_recover(struct consume_queue *queue, int64_t physical_offset, bool *damaged, struct error *error)
+int consume_queue_look(const struct consume_queue *queue, int64_t physical_offset, struct consume_queue_end *end, struct error *error)
 {
-    *damaged = false;
+    struct consume_queue_unit last;
+    *end = (struct consume_queue_end){.last_physical_offset = -1};
     if (queue->files.count == 0)
         return 0;
-    int64_t end = find_end(queue, physical_offset);
-    end = check_tail(queue, end, physical_offset, damaged);
+    end->offset = check_tail(queue, find_end(queue, physical_offset), physical_offset, &end->damaged);
+    if (end->offset > first_in_files(queue) && read_unit(queue, end->offset - 1, &last) && !is_pad(&last))
+        end->last_physical_offset = last.physical_offset;
     if (queue->window != NULL && queue->window->result != 0)
         return error_set(error, ERROR_IO, "queue %s %d: its files cannot be read: %s", queue->topic, (int)queue->queue_id,
                          strerror(-queue->window->result)); /* nothing is cut for that */
-    if (*damaged) {
+    return 0;
+}
+
+int consume_queue_cut(struct consume_queue *queue, const struct consume_queue_end *end, struct error *error)
+{
+    if (queue->files.count == 0)
+        return 0;
+    if (end->damaged) {
         /* Units may stand behind the end that was found at open: clear the whole page. It has blocks, something was written in it. */
-        int64_t page_end = (int64_t)((byte_of(end) / PAGE * PAGE + PAGE) / CONSUME_QUEUE_UNIT_SIZE);
+        int64_t page_end = (int64_t)((byte_of(end->offset) / PAGE * PAGE + PAGE) / CONSUME_QUEUE_UNIT_SIZE);
         if (queue->max_offset < page_end)
             queue->max_offset = page_end;
     }
-    return end == queue->max_offset && !*damaged && queue->max_offset > first_in_files(queue) ? 0 : cut_at(queue, end, error);
+    return end->offset == queue->max_offset && !end->damaged && queue->max_offset > first_in_files(queue) ? 0 : cut_at(queue, end->offset, error);
 }
 
 int consume_queue_clear_tail(struct consume_queue *queue, struct error *error)

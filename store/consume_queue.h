@@ -62,9 +62,16 @@ bool consume_queue_bytes(const struct consume_queue *queue, int64_t queue_offset
                          size_t *size);
 /* First unit in [min_offset, max_offset) whose record is at or behind physical_offset; max_offset when there is none. */
 int64_t consume_queue_lower_bound(const struct consume_queue *queue, int64_t physical_offset);
-/* After a start: like consume_queue_truncate, and looks at the units around the cut. *damaged: a unit there is broken, the queue now ends
- * before it and lacks records before physical_offset. */
-int consume_queue_recover(struct consume_queue *queue, int64_t physical_offset, bool *damaged, struct error *error);
+/* Where a queue that was found after a start has to end, so that it holds no record at or behind a position. */
+struct consume_queue_end {
+    int64_t offset;
+    int64_t last_physical_offset; /* of the unit in front, -1 = there is none */
+    bool damaged; /* a unit around the end is broken: the end lies before it, and the queue then lacks records before the position */
+};
+/* After a start: finds that end, changes nothing. */
+int consume_queue_look(const struct consume_queue *queue, int64_t physical_offset, struct consume_queue_end *end, struct error *error);
+/* ... and cuts the queue there. */
+int consume_queue_cut(struct consume_queue *queue, const struct consume_queue_end *end, struct error *error);
 /* After a start that cannot trust what lies behind the end (units of records that no longer exist, which a power cut let through): zeroes it. Reads
  * the rest of the last file. */
 int consume_queue_clear_tail(struct consume_queue *queue, struct error *error);

@@ -392,8 +392,8 @@ static bool undo_to(struct index_file *file, int64_t physical_offset)
 }
 
 /* After a power cut pages of different age lie side by side. Entries up to the synced position are all there and in log order, what follows is
- * zero or belongs to later records: so halving finds where they end, and slots and links follow from the entries. */
-static void rebuild_to(struct index_file *file, int64_t physical_offset, bool *damaged)
+ * zero or belongs to later records: so halving finds where they end. */
+static uint32_t find_count(const struct index_file *file, int64_t physical_offset, bool *damaged)
 {
     uint32_t low = 0;
     uint32_t high = file->entries;
@@ -405,13 +405,18 @@ static void rebuild_to(struct index_file *file, int64_t physical_offset, bool *d
         else
             high = middle;
     }
-    uint32_t count = low + 1;
-    for (uint32_t number = count; number < file->count; number++) {
+    for (uint32_t number = low + 1; number < file->count && !*damaged; number++) {
         int64_t at = entry_offset(file, number);
-        if (at > 0 && at < physical_offset)
-            *damaged = true;
-        memset(entry_at(file, number), 0, INDEX_ENTRY_SIZE);
+        *damaged = at > 0 && at < physical_offset;
     }
+    return low + 1;
+}
+
+/* Slots and links follow from the entries. */
+static void rebuild_to(struct index_file *file, uint32_t count)
+{
+    for (uint32_t number = count; number < file->count; number++)
+        memset(entry_at(file, number), 0, INDEX_ENTRY_SIZE);
     memset(file->map + INDEX_HEADER_SIZE, 0, (size_t)file->slots * INDEX_SLOT_SIZE);
     file->slot_count = 0;
     for (uint32_t number = 1; number < count; number++) {
@@ -428,7 +433,7 @@ static void rebuild_to(struct index_file *file, int64_t physical_offset, bool *d
 }
 
 int index_file_recover(struct index_file *file, int64_t physical_offset, int64_t (*time_of)(void *argument, int64_t physical_offset),
-                       void *argument, bool *damaged, struct error *error)
+                       void *argument, bool cut, bool *damaged, int64_t *last_good, struct error *error)
 {
     struct env *env = file->env;
     uint8_t *mark = entry_at(file, 0);
@@ -450,7 +455,11 @@ int index_file_recover(struct index_file *file, int64_t physical_offset, int64_t
         return fail(error, rv, "reserve room in", file->path);
 
     if ((!whole && !same_boot) || !undo_to(file, physical_offset)) {
-        rebuild_to(file, physical_offset, damaged);
+        uint32_t count = find_count(file, physical_offset, damaged);
+        *last_good = count > 1 ? entry_offset(file, count - 1) : -1;
+        if (*damaged && !cut)
+            return 0;
+        rebuild_to(file, count);
         rebuilt = true;
         LOG_WARN("index file %s: slots built anew from %u entries", file->path, file->count - 1);
     }

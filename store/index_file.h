@@ -65,9 +65,10 @@ void index_file_unpin(struct index_file *file);
 
 /* Newest file after a start: removes all entries whose record is at or behind physical_offset, exactly, and leaves header and slots whole. Undoes
  * the newest entries one by one when slots can be believed, else builds the slots anew. time_of gives a record's store time, -1 when unknown.
- * *damaged: entries in the middle are broken, the file now ends before them and lacks records before physical_offset. */
+ * *damaged: entries in the middle are broken, so records before physical_offset are lacking behind *last_good (-1: all of them). With `cut` the file now
+ * ends there, else those entries stay: call again. */
 int index_file_recover(struct index_file *file, int64_t physical_offset, int64_t (*time_of)(void *argument, int64_t physical_offset),
-                       void *argument, bool *damaged, struct error *error);
+                       void *argument, bool cut, bool *damaged, int64_t *last_good, struct error *error);
 
 /* Takes begin and end over from the file before it. */
 void index_file_inherit(struct index_file *file, const struct index_file *previous);

@@ -82,12 +82,10 @@ int index_service_open(struct index_service *service, struct env *env, const cha
         return error_set(error, ERROR_NO_MEMORY, "open %s: out of memory", dir);
     int code = 0;
     int rv = env->ops->list(env, dir, each_name, &found);
-    if (rv == -ENOENT) {
-        service->was_missing = true;
-        rv = env->ops->make_dir(env, dir);
-    }
-    if (rv != 0)
+    service->was_missing = rv == -ENOENT;
+    if (rv != 0 && !service->was_missing)
         code = error_set(error, ERROR_IO, "list %s: %s", dir, strerror(-rv));
+    /* The directory that is missing tells this to the next start too, should this one die: index_service_recover() makes it. */
     for (size_t i = 0; code == 0 && i < found.left_over_count; i++) {
         if (snprintf(path, sizeof path, "%s/%s", dir, found.left_over[i]) < (int)sizeof path)
             env->ops->unlink(env, path);
@@ -139,20 +137,28 @@ static struct index_file *newest(const struct index_service *service)
 int index_service_recover(struct index_service *service, int64_t physical_offset, int64_t log_min_offset,
                           int64_t (*time_of)(void *argument, int64_t physical_offset), void *argument, int64_t *resume, struct error *error)
 {
+    const bool all = physical_offset <= log_min_offset; /* that is retained is indexed anew */
     if (service->was_missing && log_min_offset < *resume)
         *resume = log_min_offset;
+    if (service->was_missing && all) {
+        int rv = service->env->ops->make_dir(service->env, service->dir);
+        if (rv != 0)
+            return error_set(error, ERROR_IO, "make %s: %s", service->dir, strerror(-rv));
+    }
     while (service->count > 0) {
         struct index_file *file = newest(service);
         /* Without a first entry a file may carry the end of the one before as its begin: it is cut by the rules of a file, not dropped. */
         bool behind = file->count > 1 && file->begin_physical_offset >= physical_offset;
         if (!behind) {
             bool damaged;
-            int rv = index_file_recover(file, physical_offset, time_of, argument, &damaged, error);
+            int64_t last;
+            int rv = index_file_recover(file, physical_offset, time_of, argument, all, &damaged, &last, error);
             if (rv != 0)
                 return rv;
             if (damaged) {
                 /* The last record left may lack some of its keys, so it is indexed again too. */
-                int64_t last = file->count > 1 ? file->end_physical_offset : log_min_offset;
+                if (last < 0)
+                    last = log_min_offset;
                 LOG_ERROR("index file %s is damaged, records from %lld on are indexed again", file->path, (long long)last);
                 if (last < *resume)
                     *resume = last;

@@ -30,7 +30,8 @@ struct index_service {
 int index_service_open(struct index_service *service, struct env *env, const char *dir, uint32_t slots, uint32_t entries, struct error *error);
 void index_service_close(struct index_service *service);
 
-/* Cuts the index back to physical_offset. *resume: lowered to the offset from which records have to be indexed again, when that is earlier. */
+/* Cuts the index back to physical_offset. *resume: lowered to the offset from which records have to be indexed again, when that is earlier. Nothing is
+ * cut in front of physical_offset for that, so that a process which dies here leaves it to be found again: call again with what *resume became. */
 int index_service_recover(struct index_service *service, int64_t physical_offset, int64_t log_min_offset,
                           int64_t (*time_of)(void *argument, int64_t physical_offset), void *argument, int64_t *resume, struct error *error);
 

@@ -129,73 +129,120 @@ static int64_t entry_position(int64_t physical_offset)
     return physical_offset - (int64_t)LEDGER_ENTRY_HEADER_SIZE;
 }
 
+/* Looks at a queue and cuts what lies at or behind the position. A damaged one is left as it is, with the mark that says so; *resume is lowered. */
+static int recover_queue(struct queue_node *node, int64_t position, int64_t log_min, int64_t *resume, struct error *error)
+{
+    struct consume_queue *queue = &node->queue;
+    struct mapped_file_window window;
+    struct consume_queue_end end;
+
+    consume_queue_begin_look(queue, &window);
+    int rv = consume_queue_look(queue, position, &end, error);
+    if (rv == 0 && !end.damaged)
+        rv = consume_queue_cut(queue, &end, error);
+    int looked = consume_queue_end_look(queue, rv == 0 ? error : NULL);
+    if (rv != 0 || looked != 0)
+        return rv != 0 ? rv : looked;
+    node->damaged = end.damaged;
+    if (!end.damaged)
+        return 0;
+    int64_t from = end.last_physical_offset < 0 ? log_min : entry_position(end.last_physical_offset);
+    if (from < log_min)
+        from = log_min;
+    LOG_ERROR("queue %s %d is damaged behind offset %lld, dispatching again from %lld on", queue->topic, (int)queue->queue_id, (long long)end.offset,
+              (long long)from);
+    if (from < *resume)
+        *resume = from;
+    return 0;
+}
+
+static int cut_damaged(struct queue_node *node, int64_t position, int64_t log_min, struct error *error)
+{
+    struct consume_queue *queue = &node->queue;
+    struct mapped_file_window window;
+    struct consume_queue_end end;
+
+    consume_queue_begin_look(queue, &window);
+    int rv = consume_queue_look(queue, position, &end, error);
+    if (rv == 0)
+        rv = consume_queue_cut(queue, &end, error);
+    int looked = consume_queue_end_look(queue, rv == 0 ? error : NULL);
+    if (rv != 0 || looked != 0)
+        return rv != 0 ? rv : looked;
+    node->damaged = false;
+    /* What it lost is gone from the log too: it is made anew from the first record that remains. */
+    return end.last_physical_offset >= 0 && entry_position(end.last_physical_offset) < log_min ? consume_queue_truncate(queue, 0, error) : 0;
+}
+
+/* Cuts all that lies at or behind `resume`, and what is damaged. */
+static int cut_queues(struct message_store *store, int64_t position, int64_t resume, int64_t log_min, struct error *error)
+{
+    for (struct queue_node *node = store->queues->head; node != NULL; node = node->next) {
+        int rv = node->damaged ? cut_damaged(node, position, log_min, error) : 0;
+        if (rv == 0)
+            rv = consume_queue_truncate(&node->queue, resume, error);
+        if (rv != 0)
+            return rv;
+    }
+    return 0;
+}
+
+/* The index back to the position; *resume is lowered to where records have to be indexed again. */
+static int recover_index(struct message_store *store, int64_t position, int64_t log_min, int64_t *resume, struct error *error)
+{
+    int64_t from = position;
+    int rv = index_service_recover(store->index, position, log_min, time_of, store, &from, error);
+    if (rv != 0)
+        return rv;
+    if (from != log_min && from < position)
+        from = entry_position(from);
+    if (from < *resume)
+        *resume = from;
+    return 0;
+}
+
 int message_store_recover(struct message_store *store, int64_t position, struct error *error)
 {
     struct queue_table *table = store->queues;
     struct queue_node *node;
     int64_t log_min = store->log.min_offset(store->log.context);
     int64_t resume = position;
-    bool any = false;
+    bool any = false, damaged = false;
     int rv;
 
     for (node = table->head; node != NULL; node = node->next) {
-        struct mapped_file_window window;
-        bool damaged;
         any = any || node->queue.files.count > 0;
-        consume_queue_begin_look(&node->queue, &window);
-        rv = consume_queue_recover(&node->queue, position, &damaged, error);
-        int looked = consume_queue_end_look(&node->queue, rv == 0 ? error : NULL);
-        if (rv != 0 || looked != 0)
-            return rv != 0 ? rv : looked;
-        if (damaged) {
-            int64_t from = node->queue.max_physical_offset;
-            struct consume_queue_unit unit;
-            if (from > 0 && consume_queue_get_any(&node->queue, node->queue.max_offset - 1, &unit))
-                from = entry_position(unit.physical_offset);
-            else
-                from = log_min;
-            /* What it lost is gone from the log too: it is made anew from the first record that remains. */
-            if (from < log_min) {
-                from = log_min;
-                rv = consume_queue_truncate(&node->queue, 0, error);
-                if (rv != 0)
-                    return rv;
-            }
-            LOG_ERROR("queue %s %d is damaged behind offset %lld, dispatching again from %lld on", node->queue.topic,
-                      (int)node->queue.queue_id, (long long)node->queue.max_offset, (long long)from);
-            if (from < resume)
-                resume = from;
-        }
+        rv = recover_queue(node, position, log_min, &resume, error);
+        if (rv != 0)
+            return rv;
+        damaged = damaged || node->damaged;
     }
     if (!any)
         resume = log_min;
     if (store->index != NULL) {
-        int64_t from = position;
-        rv = index_service_recover(store->index, position, log_min, time_of, store, &from, error);
+        rv = recover_index(store, position, log_min, &resume, error);
         if (rv != 0)
             return rv;
-        if (from != log_min && from < position)
-            from = entry_position(from);
-        if (from < resume)
-            resume = from;
     }
     if (resume < log_min)
         resume = log_min;
-    if (resume < position) {
+    for (int64_t cut = position; resume < cut || damaged;) {
         /* Nothing may be ahead of where dispatching begins: between there and here a topic may have been deleted and made anew, and its
          * later units would be in the way of the earlier ones. */
-        LOG_WARN("queues and index are completed from log position %lld on (%lld bytes)", (long long)resume, (long long)(position - resume));
-        for (node = table->head; node != NULL; node = node->next) {
-            rv = consume_queue_truncate(&node->queue, resume, error);
-            if (rv != 0)
-                return rv;
-        }
-        if (store->index != NULL) {
-            int64_t ignored = resume;
-            rv = index_service_recover(store->index, resume, log_min, time_of, store, &ignored, error);
-            if (rv != 0)
-                return rv;
-        }
+        if (resume < cut)
+            LOG_WARN("queues and index are completed from log position %lld on (%lld bytes)", (long long)resume, (long long)(position - resume));
+        cut = resume;
+        damaged = false;
+        rv = store->before_cut == NULL ? 0 : store->before_cut(store->before_cut_context, cut, error);
+        if (rv == 0)
+            rv = cut_queues(store, position, cut, log_min, error);
+        /* It may be found damaged in front of this cut only. */
+        if (rv == 0 && store->index != NULL)
+            rv = recover_index(store, cut, log_min, &resume, error);
+        if (rv != 0)
+            return rv;
+        if (resume < log_min)
+            resume = log_min;
     }
     for (node = table->head; node != NULL; node = node->next) {
         struct consume_queue *queue = &node->queue;

@@ -40,6 +40,11 @@ struct message_store {
     int64_t synced_position;
     /* Set by the caller before message_store_recover(): records that queues know may be gone for good (class A after a power cut). */
     bool records_lost;
+    /* Set by the caller before message_store_recover(), NULL: nobody asks. Called before anything in front of the position given there is cut or made
+     * anew: when it returns 0, stable storage must say of no later position than this one that queues and index reach it, for the process may die
+     * before they do again, and what it leaves looks sound. Maybe more than once, each time with an earlier position. */
+    int (*before_cut)(void *context, int64_t position, struct error *error);
+    void *before_cut_context;
     int64_t earliest_time_ms; /* of earliest_min_offset, -1 = not looked up; private */
     int64_t earliest_min_offset;
     bool sync_broken; /* a sync failed: nothing is promised durable any more in this run */
@@ -48,7 +53,7 @@ struct message_store {
 /* Opens what is on disk. The caller then says where valid data ends: message_store_recover(). */
 int message_store_open(struct message_store *store, struct env *env, const struct message_store_config *config,
                        const struct log_view *log, struct error *error);
-/* Cuts queues and index back to `position` (everything at or behind it will be dispatched again). Sets min offsets from the log. */
+/* Cuts queues and index back to `position`, or further (everything at or behind it will be dispatched again). Sets min offsets from the log. */
 int message_store_recover(struct message_store *store, int64_t position, struct error *error);
 /* Where dispatching must start again after message_store_recover() so that queues and index are complete: the position given there, or an earlier
  * one (the start of an entry, or the begin of the log) when something on disk was lost or damaged. Nothing at or behind it is in the queues. */

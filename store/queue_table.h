@@ -17,6 +17,7 @@ struct queue_node {
     uint16_t topic_size;
     bool listed;   /* stands in the dirty list */
     bool schedule; /* of SCHEDULE_TOPIC_XXXX */
+    bool damaged;  /* a start found it so, and has not cut it yet */
     struct consume_queue queue;
     struct queue_node *next, *previous; /* all of them, in the order in which they came */
     struct queue_node *dirty_next;

@@ -189,17 +189,18 @@ static struct dledger_options options_of(const struct group_node *node)
     };
 }
 
-void group_up(struct group_node *node)
+/* Opens and starts what the disk has. *opened: how many of the two have to be closed. */
+static int begin(struct group_node *node, int *opened, struct error *error)
 {
     struct dledger_options options = options_of(node);
     struct dledger_callbacks callbacks = {node, cb_metadata, cb_message, cb_nothing, cb_snapshot, cb_restore, cb_nothing, NULL, NULL, cb_failed, NULL};
     struct replica_io io = {node, io_send, io_cut, io_sync, io_reserve, io_save, io_hello_changed, io_scrub, NULL};
     struct message_store_config config = {.root = ROOT, .consume_queue_file_size = 20 * 1000, .index_slots = 1000, .index_entries = 4000,
                                           .index_enable = true, .transfer_bytes_max = 262144, .transfer_count_max = 32};
-    struct error error = {0};
     struct env *env = &node->sim.env;
 
     ck_assert(!node->up);
+    *opened = 0;
     for (struct wire **at = &wires; *at != NULL;) { /* nothing of the process before this one arrives behind its greeting */
         struct wire *wire = *at;
         if (wire->from == node->id || wire->to == node->id) {
@@ -211,9 +212,16 @@ void group_up(struct group_node *node)
     }
     node->metadata_applied = node->messages_applied = 0;
     node->sync_wanted = node->reserve_wanted = node->save_wanted = node->greet_wanted = node->scrub_wanted = false;
-    ck_assert_msg(replica_open(&node->replica, env, &options, &callbacks, &io, "127.0.0.1:10911", &node->view, &error) == 0, "%s", error.message);
-    ck_assert_msg(message_store_open(&node->store, env, &config, &node->view, &error) == 0, "%s", error.message);
-    ck_assert_msg(replica_start(&node->replica, &node->store, &error) == 0, "%s", error.message);
+    int rv = replica_open(&node->replica, env, &options, &callbacks, &io, "127.0.0.1:10911", &node->view, error);
+    *opened += rv == 0;
+    if (rv == 0)
+        rv = message_store_open(&node->store, env, &config, &node->view, error);
+    *opened += rv == 0;
+    return rv == 0 ? replica_start(&node->replica, &node->store, error) : rv;
+}
+
+static void greet_all(struct group_node *node)
+{
     node->up = true;
     for (int i = 1; i <= group.size; i++) {
         if (group.nodes[i].up && &group.nodes[i] != node) {
@@ -221,6 +229,14 @@ void group_up(struct group_node *node)
             hear(node, &group.nodes[i]);
         }
     }
+}
+
+void group_up(struct group_node *node)
+{
+    struct error error = {0};
+    int opened;
+    ck_assert_msg(begin(node, &opened, &error) == 0, "%s", error.message);
+    greet_all(node);
 }
 
 void group_all_up(void)
@@ -271,6 +287,30 @@ static void end_process(struct group_node *node)
         if (group.nodes[i].up)
             put_on_wire(node->id, (uint64_t)i, &end, NULL, 0);
     }
+}
+
+bool group_dies_at_start(struct group_node *node, unsigned calls, uint64_t n, bool power)
+{
+    struct error error = {0};
+    int opened;
+    sim_env_kill_at(&node->sim, calls, n);
+    int rv = begin(node, &opened, &error);
+    if (!node->sim.dead) {
+        ck_assert_msg(rv == 0, "%s", error.message);
+        node->sim.fault.calls = 0;
+        greet_all(node);
+        return false;
+    }
+    if (power)
+        sim_env_power_cut(&node->sim);
+    if (opened > 0)
+        replica_close(&node->replica);
+    if (opened > 1)
+        message_store_close(&node->store);
+    ck_assert_uint_eq(node->sim.open_files, 0);
+    ck_assert_uint_eq(node->sim.open_maps, 0);
+    sim_env_restart(&node->sim);
+    return true;
 }
 
 void group_kill(struct group_node *node)
@@ -453,7 +493,7 @@ static void send_done(struct append_entry_request *request)
 
 int group_send(struct group_node *node, struct group_send *send, int n)
 {
-    char text[64];
+    char text[64], key[24];
     struct error error;
     struct consume_queue *queue = message_store_queue(&node->store, SLICE_LITERAL("T"), n % 4, true, &error);
     struct message_record record = {.queue_id = n % 4, .topic = SLICE_LITERAL("T"), .store_timestamp_ms = 1700000000000 + n};
@@ -462,6 +502,9 @@ int group_send(struct group_node *node, struct group_send *send, int n)
 
     snprintf(text, sizeof text, "message %d", n);
     record.body = slice_of_text(text);
+    snprintf(key, sizeof key, "KEYS\x01%d", n);
+    if (group.keyed)
+        record.properties = slice_of_text(key);
     message_host_parse(SLICE_LITERAL("127.0.0.1:1"), &record.born_host);
     message_host_parse(SLICE_LITERAL("127.0.0.1:2"), &record.store_host);
     uint8_t *room = replica_reserve(&node->replica, message_record_size(&record), &offset, &code);

@@ -57,6 +57,7 @@ struct group {
     uint64_t fetch_bytes_per_second;
     uint64_t scrub_bytes_per_second; /* 0: nobody scrubs */
     bool alone; /* member 1 is a group of one */
+    bool keyed; /* each message has a key */
     const char *preferred_leaders;
     /* Set: called for every message on its way; false drops it. */
     bool (*passes)(uint64_t from, uint64_t to, const struct peer_message *message);
@@ -75,6 +76,9 @@ void group_tear_down(void);
 /* Begins a process and greets the others. */
 void group_up(struct group_node *node);
 void group_all_up(void);
+/* Begins a process that dies inside the n-th such call of the disk (enum sim_call bits), in any case before its start is over, or does not: false, and it is
+ * up. With power the machine goes down with it. */
+bool group_dies_at_start(struct group_node *node, unsigned calls, uint64_t n, bool power);
 /* As after kill -9: nothing is said to anybody, jobs that were out are done, files stay as they are. */
 void group_kill(struct group_node *node);
 /* Its machine loses power: what was not synced may be gone. */

@@ -37,6 +37,15 @@ static void tear_down(void)
     sim_env_close(&sim);
 }
 
+/* As a start does that takes no care of what becomes of it. */
+static int recover(struct consume_queue *found, int64_t physical_offset, bool *damaged)
+{
+    struct consume_queue_end end;
+    int rv = consume_queue_look(found, physical_offset, &end, &error);
+    *damaged = end.damaged;
+    return rv != 0 ? rv : consume_queue_cut(found, &end, &error);
+}
+
 static void reopen(void)
 {
     consume_queue_close(&queue);
@@ -105,11 +114,11 @@ START_TEST(first_unit_behind_zero)
     reopen();
     check_units(5, 6);
     bool damaged;
-    ck_assert_int_eq(consume_queue_recover(&queue, INT64_MAX, &damaged, &error), 0);
+    ck_assert_int_eq(recover(&queue, INT64_MAX, &damaged), 0);
     ck_assert(!damaged);
     check_units(5, 6);
     /* Without its only unit the queue is empty, and may begin elsewhere. */
-    ck_assert_int_eq(consume_queue_recover(&queue, 0, &damaged, &error), 0);
+    ck_assert_int_eq(recover(&queue, 0, &damaged), 0);
     ck_assert_int_eq(queue.max_offset, 0);
     ck_assert_uint_eq(queue.files.count, 0);
     append(FILE_UNITS * 3 + 7, FILE_UNITS * 3 + 9);
@@ -243,7 +252,7 @@ START_TEST(damaged_tail)
                     store_u64(p, broken > 0 ? 1 : INT64_MAX - 200); /* out of order */
                 reopen();
                 bool damaged;
-                ck_assert_int_eq(consume_queue_recover(&queue, 1000 + 100 * total, &damaged, &error), 0);
+                ck_assert_int_eq(recover(&queue, 1000 + 100 * total, &damaged), 0);
                 ck_assert_msg(queue.max_offset <= broken, "%d units, unit %d, kind %d: ends at %d", (int)total, (int)broken, kind,
                               (int)queue.max_offset);
                 /* The last unit in zeros, or too far, is a shorter queue: position and log tell the rest. */
@@ -345,7 +354,7 @@ START_TEST(start_reads_and_does_not_map)
         struct mapped_file_window window;
         consume_queue_begin_look(&queue, &window);
         sim_env_fail_at(&sim, SIM_READ, n, EIO, false);
-        rv = consume_queue_recover(&queue, limit, &damaged, &error);
+        rv = recover(&queue, limit, &damaged);
         sim.fault.calls = 0;
         ck_assert_int_eq(consume_queue_end_look(&queue, &error), rv);
         ck_assert(rv == 0 || rv == ERROR_IO);
@@ -381,7 +390,7 @@ START_TEST(synced_units_survive_power_cuts)
         sim_env_restart(&sim);
         open_queue();
         bool damaged;
-        ck_assert_int_eq(consume_queue_recover(&queue, 1000 + 100 * synced, &damaged, &error), 0);
+        ck_assert_int_eq(recover(&queue, 1000 + 100 * synced, &damaged), 0);
         ck_assert(!damaged);
         check_units(0, synced);
     }
@@ -425,7 +434,7 @@ START_TEST(tail_is_cleared)
     memset(sim_env_bytes(&sim, "/s/consumequeue/T/3/00000000000000000000", &size) + 100 * 20, 0, 200 * 20);
     reopen();
     bool damaged;
-    ck_assert_int_eq(consume_queue_recover(&queue, 1000 + 100 * 90, &damaged, &error), 0);
+    ck_assert_int_eq(recover(&queue, 1000 + 100 * 90, &damaged), 0);
     ck_assert_int_eq(consume_queue_clear_tail(&queue, &error), 0);
     check_units(0, 90);
     append(90, 120); /* in front of what was cleared */
