@@ -189,6 +189,6 @@ void replica_receive_behind(struct replica *replica, uint64_t from, const struct
 {
     /* Late words of an earlier leader do not count: the next one may have kept more. */
     if (replica->phase == REPLICA_RUNNING && raft_driver_leader(&replica->driver) == from && in->behind.term == raft_current_term(&replica->driver.raft) &&
-        in->behind.first_index > raft_driver_last(&replica->driver) + 1)
+        in->behind.first_index > raft_driver_last(&replica->driver))
         bulk_fetch_begin(&replica->fetch);
 }

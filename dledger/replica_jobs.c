@@ -181,7 +181,9 @@ void replica_start_save(struct replica *replica, bool with_snapshot)
     save->with_snapshot = false;
     /* A second one of the same entry goes to the other file: either of them has to do for a start. */
     bool again = replica_trim_wants_snapshot(replica);
-    if ((with_snapshot && (int64_t)replica->applied - 1 > replica->snapshot_index) || again) {
+    /* Whoever applies what the others have may be ahead of its own disk. The older one gives way when the newer one is of what would survive a power cut. */
+    bool may = replica->snapshot_index <= replica->ledger.synced_index;
+    if (may && ((with_snapshot && (int64_t)replica->applied - 1 > replica->snapshot_index) || again)) {
         save->snapshot_index = (int64_t)replica->applied - 1;
         save->snapshot_position = replica->applied_end;
         save->snapshot_before = replica->snapshot_index;

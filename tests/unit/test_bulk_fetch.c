@@ -31,11 +31,10 @@ static void send_many(int count)
     }
 }
 
-/* The log begins at the third segment from the end, though one member lacks what is before it. */
-static void trim(bool away)
+/* The log begins at this position, though one member lacks what is before it. */
+static void trim_to(uint64_t position, bool away)
 {
     struct replica *leader = &group_leader()->replica;
-    uint64_t position = leader->ledger.end_position - leader->ledger.end_position % SEGMENT - 2 * SEGMENT;
     int held_by;
     if (away)
         ck_assert_uint_lt(replica_trim_limit(leader, &held_by), position); /* it is kept for the one that is away ... */
@@ -46,7 +45,14 @@ static void trim(bool away)
         group_step();
     group_steps(5000);
     ck_assert_uint_eq(mapped_file_queue_begin(&leader->ledger.data), position);
-    ck_assert_uint_gt(leader->ledger.begin_index, FIRST + 10);
+}
+
+/* ... the third segment from the end. */
+static void trim(bool away)
+{
+    const struct ledger *ledger = &group_leader()->replica.ledger;
+    trim_to(ledger->end_position - ledger->end_position % SEGMENT - 2 * SEGMENT, away);
+    ck_assert_uint_gt(ledger->begin_index, FIRST + 10);
 }
 
 /* The member that lacks what is deleted, down. */
@@ -111,6 +117,31 @@ START_TEST(test_behind)
     struct group_node *node = leave_behind();
     group_up(node);
     ck_assert_int_eq(node->replica.phase, REPLICA_RUNNING); /* it forgot nothing: it votes all the time */
+    expect_level(node);
+    ck_assert_int_eq(node->restarts, 1);
+}
+END_TEST
+
+/* It lacks the first entry of those that remain, and none before: nobody can tell it any more what stands in front of that one. */
+START_TEST(test_ends_where_the_log_begins)
+{
+    group_all_up();
+    group_wait_leader(2000);
+    const struct ledger *ledger = &group_leader()->replica.ledger;
+    uint64_t end, size;
+    do {
+        end = ledger->end_position;
+        send_many(1);
+        size = ledger->end_position - end;
+    } while (end < SEGMENT || ledger->end_position % SEGMENT + size <= SEGMENT);
+    group_steps(100);
+    struct group_node *node = group_other(group_leader(), NULL);
+    end = (node->replica.ledger.end_position + SEGMENT - 1) / SEGMENT * SEGMENT;
+    group_kill(node);
+    send_many(SECOND);
+    trim_to(end, false);
+    group_up(node);
+    ck_assert_int_eq(node->replica.ledger.last_index + 1, group_leader()->replica.ledger.begin_index);
     expect_level(node);
     ck_assert_int_eq(node->restarts, 1);
 }
@@ -449,6 +480,7 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_checked_fixture(tcase, set_up, group_tear_down);
     tcase_add_test(tcase, test_behind);
+    tcase_add_test(tcase, test_ends_where_the_log_begins);
     tcase_add_test(tcase, test_needed_for_the_majority);
     tcase_add_test(tcase, test_wiped);
     tcase_add_test(tcase, test_asks_again);

@@ -202,6 +202,33 @@ START_TEST(rotten_snapshots)
 }
 END_TEST
 
+/* What a member applies because the others have it may be far ahead of what its own disk has. Tables of that alone are worth nothing to the next start: the log
+ * ends before them and begins behind what could make them anew. */
+START_TEST(tables_ahead_of_the_disk)
+{
+    group_all_up();
+    struct group_node *leader = fill(0, FIRST);
+    struct group_node *node = group_other(leader, NULL);
+    ck_assert_int_eq(replica_trim(&leader->replica, 2 * GROUP_SEGMENT), 0);
+    group_steps(8000);
+    expect_begin(2 * GROUP_SEGMENT);
+    node->no_sync = true;
+    fill(FIRST, FIRST);
+    leader->replica.options.follower_lag_bytes_max = GROUP_SEGMENT; /* nothing is kept for it any longer */
+    ck_assert_int_eq(replica_trim(&leader->replica, 4 * GROUP_SEGMENT), 0);
+    group_steps(5000);
+    ck_assert_int_gt((int64_t)node->replica.applied - 1, node->replica.ledger.synced_index);
+    ck_assert_uint_eq(node->replica.ledger.trim_position, 4 * GROUP_SEGMENT);
+    group_power_cut(node);
+    group_up(node);
+    for (int i = 0; i < 30000 && mapped_file_queue_begin(&node->replica.ledger.data) < 4 * GROUP_SEGMENT; i++)
+        group_step();
+    group_steps(300);
+    expect_begin(4 * GROUP_SEGMENT);
+    expect_queues(2 * FIRST);
+}
+END_TEST
+
 /* A record that lets go more than there was when it was written is none: whoever meets it stops, and the log stays. */
 START_TEST(a_record_that_deletes_itself)
 {
@@ -310,6 +337,7 @@ int main(void)
     tcase_add_test(tcase, an_emptied_member_after_a_trim);
     tcase_add_test(tcase, a_lost_checkpoint);
     tcase_add_loop_test(tcase, rotten_snapshots, 0, 3);
+    tcase_add_test(tcase, tables_ahead_of_the_disk);
     tcase_add_test(tcase, a_record_that_deletes_itself);
     tcase_add_loop_test(tcase, many_emptied_queues, 0, 2);
     suite_add_tcase(suite, tcase);
