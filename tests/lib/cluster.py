@@ -165,11 +165,13 @@ class Cluster:
             return int(file.read())
 
     def alive(self, node):
+        """Until nothing of it is open any more: its first thread may be the first to end."""
         try:
-            with open(f"/proc/{self.pid(node)}/status", encoding="ascii") as file:
-                return "State:\tZ" not in file.read()
+            with open(f"/proc/{self.pid(node)}/stat", encoding="utf-8", errors="replace") as file:
+                state = file.read().rsplit(") ", 1)[1].split()
         except OSError:
             return False
+        return state[0] not in "ZX" or int(state[17]) > 1
 
     def output(self, node):
         text = ""
