@@ -181,10 +181,12 @@ static bool is_majority(uint32_t some, uint32_t voters)
     return __builtin_popcount(some & voters) > __builtin_popcount(voters) / 2;
 }
 
-/* Can one of those who run be elected, if these vote, who are a majority as far as we know? Each of them goes by the newest configuration of its own log: with one
- * in it that is not committed, which we may not have, it may need a vote more. */
+/* Can one of those who run be elected, if these vote? They must be a majority as far as we know, and each of those who run goes by the newest configuration of its
+ * own log: with one in it that is not committed, which we may not have, it may need a vote more. */
 static bool can_elect(const struct replica *replica, const struct heard *heard, uint32_t some)
 {
+    if (!is_majority(some, heard->voters))
+        return false;
     if ((heard->running & heard->voters) == 0)
         return true;
     for (int i = 0; i < replica->member_count; i++) {
@@ -207,12 +209,11 @@ uint64_t replica_leaderless(const struct replica *replica)
     /* What a power cut left is enough to vote with, but no more of us do than a majority needs, those with most of the log first: so the leader has the most
      * of what is left, and the others catch up with it. */
     uint32_t some = heard.running | (unclean ? heard.better : 0);
-    bool enough = is_majority(some, heard.voters);
-    if (heard.missing > 0 || (enough && can_elect(replica, &heard, some)))
+    if (heard.missing > 0 || can_elect(replica, &heard, some))
         return 0;
     /* They wait for a vote that their change needs, and it is not given with less than they have: by our log others may vote than do today, or we alone. So
      * it is where our log ends before the others came. */
-    unclean = unclean && !enough && !replica->ends_early;
+    unclean = unclean && !is_majority(some, heard.voters) && !replica->ends_early;
     most = heard.most == 0 ? NULL : hello_of(replica, heard.most);
     /* What we have ourselves counts as well, and must not be cut for the sake of one that has less. Whoever runs and votes can be elected by us, if we have our
      * votes, however much more it holds. */
@@ -278,8 +279,7 @@ void replica_review_members(struct replica *replica)
     if (replica->mute_reason == PEER_MUTE_EMPTY && replica->ledger.last_index <= 0 &&
         ((heard.young == heard.others && heard.at_odds == 0) || SEEDED_BUG(EMPTY_ELECTS))) {
         rv = replica_bootstrap(replica, &error); /* also when a first start was interrupted between the first entry and the vote file */
-    } else if (replica->mute_reason == PEER_MUTE_EMPTY && replica->only_vote_lost &&
-               (!is_majority(heard.running | heard.better, heard.voters) || !can_elect(replica, &heard, heard.running | heard.better))) {
+    } else if (replica->mute_reason == PEER_MUTE_EMPTY && replica->only_vote_lost && !can_elect(replica, &heard, heard.running | heard.better)) {
         /* Too few run to elect a leader, so there is none. */
         LOG_WARN("votes that are needed were lost, and all members have been heard: voting again from term %llu on",
                  (unsigned long long)replica_unheard_term(replica, 0));

@@ -129,20 +129,28 @@ static int64_t entry_position(int64_t physical_offset)
     return physical_offset - (int64_t)LEDGER_ENTRY_HEADER_SIZE;
 }
 
-/* Looks at a queue and cuts what lies at or behind the position. A damaged one is left as it is, with the mark that says so; *resume is lowered. */
+/* Looks at a queue and cuts what lies at or behind the position; a damaged one only with `damage_too`. */
+static int look_and_cut(struct consume_queue *queue, int64_t position, bool damage_too, struct consume_queue_end *end, struct error *error)
+{
+    struct mapped_file_window window;
+
+    consume_queue_begin_look(queue, &window);
+    int rv = consume_queue_look(queue, position, end, error);
+    if (rv == 0 && (damage_too || !end->damaged))
+        rv = consume_queue_cut(queue, end, error);
+    int looked = consume_queue_end_look(queue, rv == 0 ? error : NULL);
+    return rv != 0 ? rv : looked;
+}
+
+/* A damaged one is left as it is, with the mark that says so; *resume is lowered. */
 static int recover_queue(struct queue_node *node, int64_t position, int64_t log_min, int64_t *resume, struct error *error)
 {
     struct consume_queue *queue = &node->queue;
-    struct mapped_file_window window;
     struct consume_queue_end end;
 
-    consume_queue_begin_look(queue, &window);
-    int rv = consume_queue_look(queue, position, &end, error);
-    if (rv == 0 && !end.damaged)
-        rv = consume_queue_cut(queue, &end, error);
-    int looked = consume_queue_end_look(queue, rv == 0 ? error : NULL);
-    if (rv != 0 || looked != 0)
-        return rv != 0 ? rv : looked;
+    int rv = look_and_cut(queue, position, false, &end, error);
+    if (rv != 0)
+        return rv;
     node->damaged = end.damaged;
     if (!end.damaged)
         return 0;
@@ -159,16 +167,11 @@ static int recover_queue(struct queue_node *node, int64_t position, int64_t log_
 static int cut_damaged(struct queue_node *node, int64_t position, int64_t log_min, struct error *error)
 {
     struct consume_queue *queue = &node->queue;
-    struct mapped_file_window window;
     struct consume_queue_end end;
 
-    consume_queue_begin_look(queue, &window);
-    int rv = consume_queue_look(queue, position, &end, error);
-    if (rv == 0)
-        rv = consume_queue_cut(queue, &end, error);
-    int looked = consume_queue_end_look(queue, rv == 0 ? error : NULL);
-    if (rv != 0 || looked != 0)
-        return rv != 0 ? rv : looked;
+    int rv = look_and_cut(queue, position, true, &end, error);
+    if (rv != 0)
+        return rv;
     node->damaged = false;
     /* What it lost is gone from the log too: it is made anew from the first record that remains. */
     return end.last_physical_offset >= 0 && entry_position(end.last_physical_offset) < log_min ? consume_queue_truncate(queue, 0, error) : 0;
