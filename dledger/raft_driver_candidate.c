@@ -25,14 +25,15 @@ static struct raft_server *without_vote(struct raft_driver *driver)
     return self == NULL || self->role == RAFT_VOTER ? NULL : self;
 }
 
-/* ... and it is not committed that we have none. */
+/* ... and it is not committed that we have none: neither applied nor known to be. Else it would be applied while we stand, and the table of votes, which is as
+ * long as the voters were many, would be read by other places than it was made for. As a candidate we learn of no commit. */
 static struct raft_server *loses_vote(struct raft_driver *driver)
 {
     const struct raft *raft = &driver->raft;
     struct raft_server *self = without_vote(driver);
     const struct raft_server *before;
 
-    if (self == NULL || raft->configuration_uncommitted_index == 0 || raft_driver_voters(raft) == 0)
+    if (self == NULL || raft->configuration_uncommitted_index <= driver->commit || raft_driver_voters(raft) == 0)
         return NULL;
     before = server_of(&raft->configuration_committed, driver->options.id);
     return before != NULL && before->role == RAFT_VOTER && raft_driver_guarded(driver, GUARD_NON_VOTER) ? self : NULL;

@@ -2,6 +2,7 @@
 #include <check.h>
 #include <stdio.h>
 
+#include "dledger/raft_driver_internal.h"
 #include "dledger/replica_internal.h"
 #include "tests/lib/replica_group.h"
 #include "tests/lib/run_suite.h"
@@ -933,6 +934,74 @@ START_TEST(test_had_a_vote_before_it_was_committed)
 }
 END_TEST
 
+static uint64_t stands, agrees, silent; /* one asks for votes, one gives his, one hears only whether he would */
+
+static bool one_candidate(uint64_t from, uint64_t to, const struct peer_message *message)
+{
+    return message->type != PEER_REQUEST_VOTE || (from == stands && (to != silent || (message->flags & PEER_VOTE_PRE) != 0));
+}
+
+static uint64_t late_votes(uint64_t from, uint64_t to)
+{
+    return from == agrees && to == stands ? 3000 : 0;
+}
+
+/* Behind with applying, a member does not know that it lost its vote for good, though it knows the commit index. It stands for election, and before the votes
+ * arrive it has applied the change: its table of votes is one of four, and there are three. One vote is no majority of these. */
+START_TEST(test_applies_the_loss_of_its_vote_as_a_candidate)
+{
+    struct group_node *leader, *loses = &group.nodes[1];
+    struct error error;
+
+    group.size = 5;
+    group_all_up();
+    leader = group_wait_leader(3000);
+    group_must_send(leader, 0);
+    if (leader == loses) {
+        for (int i = 0; i < 500 && replica_transfer(&leader->replica, name_of(&group.nodes[2]), &error) == ERROR_BUSY; i++)
+            group_step();
+        for (int i = 0; i < 500 && group_leader() != &group.nodes[2]; i++)
+            group_step();
+        leader = group_wait_leader(3000);
+    }
+    ck_assert_ptr_ne(leader, loses);
+    must_change(leader, DLEDGER_MEMBER_DEMOTE, &group.nodes[leader->id == 5 ? 4 : 5]);
+    group_steps(100);
+    ck_assert_int_eq(begin_change(leader, DLEDGER_MEMBER_DEMOTE, loses), 0);
+    struct raft_driver *driver = &loses->replica.driver;
+    for (int i = 0; i < 100 && (driver->raft.configuration_uncommitted_index == 0 || driver->raft.last_stored < raft_driver_last(driver)); i++)
+        group_step();
+    raft_index changed = driver->raft.configuration_uncommitted_index;
+    ck_assert(changed != 0 && driver->commit < changed);
+    loses->no_turn = true;
+    for (int i = 0; i < 200 && driver->commit < changed; i++)
+        group_step();
+    ck_assert_uint_ge(driver->commit, changed);
+    ck_assert_uint_lt(loses->replica.applied, changed);
+
+    stands = loses->id;
+    agrees = leader->id == 4 || !leader->replica.members[3].voter ? 3 : 4;
+    for (silent = 2; silent == leader->id; silent++)
+        ;
+    ck_assert_uint_ne(agrees, silent);
+    group.passes = one_candidate;
+    group.latency_us = late_votes;
+    group_kill(leader);
+    for (int i = 0; i < 2000 && !raft_driver_stands(driver); i++)
+        group_step();
+    loses->no_turn = false;
+    for (int i = 0; i < 2000; i++) {
+        group_step();
+        ck_assert(!raft_driver_leads(driver));
+    }
+    ck_assert_uint_ge(loses->replica.applied, changed);
+    group.passes = NULL;
+    group.latency_us = NULL;
+    group_up(leader);
+    group_must_send(group_wait_leader(3000), 1);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("replica_membership");
@@ -952,6 +1021,7 @@ int main(void)
     tcase_add_test(tcase, test_mute_with_a_change_that_was_cut);
     tcase_add_loop_test(tcase, test_forgets_while_it_gets_a_vote, 0, 4);
     tcase_add_test(tcase, test_had_a_vote_before_it_was_committed);
+    tcase_add_test(tcase, test_applies_the_loss_of_its_vote_as_a_candidate);
     tcase_add_test(tcase, test_lets_in_who_came_meanwhile);
     tcase_add_test(tcase, test_joiner_hears_from_a_mute_member);
     tcase_add_test(tcase, test_directory_of_an_earlier_membership);
