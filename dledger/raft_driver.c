@@ -281,6 +281,10 @@ void raft_driver_tick(struct raft_driver *driver)
             return;
         }
     }
+    /* Who was told to take over is voted for though the others have a leader. In its first round only: the leader reckons with no more than that
+     * (raft_driver_contact.c), and one that hears nobody would unseat each leader that the others elect. */
+    if (raft_state(raft) == RAFT_CANDIDATE)
+        raft->candidate_state.disrupt_leader = false;
     raft_driver_step_timeout(driver, &event);
     if (driver->timeout_ms < now + 5)
         driver->timeout_ms = now + 5; /* never spin on a timer that is always due */

@@ -1,6 +1,7 @@
 /* Elections in bad networks: who may lead, for how long, and that somebody does. Ids are those of the failures known from the field (tests/cases.md). */
 #include <check.h>
 
+#include "dledger/raft_driver_internal.h"
 #include "dledger/replica_internal.h"
 #include "tests/lib/replica_group.h"
 #include "tests/lib/run_suite.h"
@@ -353,6 +354,74 @@ START_TEST(e7_a_leader_that_hands_over)
 }
 END_TEST
 
+static bool only_the_word(uint64_t from, uint64_t to, const struct peer_message *message)
+{
+    return message->type == PEER_TIMEOUT_NOW || passes(from, to, message);
+}
+
+/* A member that is told to take over, and hears nothing else from then on, stands for election again and again. Only at once the others vote for it though
+ * they have a leader: they elect another one, and that one stays. */
+START_TEST(test_told_to_take_over_and_deaf)
+{
+    struct group_node *leader = start_group();
+    struct group_node *next = group_other(leader, NULL);
+    struct error error;
+
+    for (int i = 1; i <= GROUP_NODES; i++)
+        lost[i][next->id] = true;
+    group.passes = only_the_word;
+    ck_assert_int_eq(replica_transfer(&leader->replica, next->replica.options.self_id, &error), 0);
+    group_steps(1);
+    ck_assert(raft_driver_stands(&next->replica.driver));
+    group_steps(6 * TIMEOUT);
+    struct group_node *stable = group_wait_leader(4 * TIMEOUT);
+    raft_term term = term_of(stable);
+    for (int i = 0; i < 20; i++) {
+        group_steps(500);
+        ck_assert_msg(stable->replica.accepting && term_of(stable) == term, "term %llu after %llu", term_of(stable), term);
+        group_must_send(stable, i);
+    }
+    memset(lost, 0, sizeof lost);
+    expect_level(10 * TIMEOUT);
+}
+END_TEST
+
+static uint64_t late_from;
+
+static uint64_t late_news(uint64_t from, uint64_t to)
+{
+    return from == late_from && to == late_to ? 100000 : 0;
+}
+
+/* E7: it is heard again long after its leader has given the transfer up, by the third, whose news come late: a leader that is certain has no successor. */
+START_TEST(e7_a_transfer_that_comes_late)
+{
+    struct group_node *leader = start_group();
+    struct group_node *next = group_other(leader, NULL);
+    struct group_node *third = group_other(leader, next);
+    struct error error;
+
+    for (int i = 1; i <= GROUP_NODES; i++)
+        lost[i][next->id] = lost[next->id][i] = true;
+    group.passes = only_the_word;
+    late_from = third->id;
+    late_to = leader->id;
+    group.latency_us = late_news;
+    group_steps(TIMEOUT);
+    ck_assert_int_eq(replica_transfer(&leader->replica, next->replica.options.self_id, &error), 0);
+    group_steps(1);
+    ck_assert(raft_driver_stands(&next->replica.driver));
+    replica_peer_lost(&leader->replica, next->id);
+    group_steps(4 * TIMEOUT + 30 * _i);
+    ck_assert(leader->replica.accepting && !replica_in_doubt(&leader->replica));
+    lost[next->id][third->id] = lost[third->id][next->id] = false;
+    for (int i = 0; i < 4 * TIMEOUT; i++) {
+        group_step();
+        succeeded(leader);
+    }
+}
+END_TEST
+
 /* E11: terms that differ, the best log with the lowest one, and one member that does not hear, or is not heard by, another. There is a leader within ten
  * time-outs. _i: which way is lost (both ways in the upper half), and who knows later terms. */
 START_TEST(e11_mixed_terms_with_one_partly_cut_off)
@@ -403,6 +472,12 @@ int main(void)
     tcase_add_test(tcase, e7_a_leader_that_has_handed_over);
     tcase_add_test(tcase, e7_a_leader_that_hands_over);
     tcase_add_loop_test(tcase, e11_mixed_terms_with_one_partly_cut_off, 0, 12);
+    suite_add_tcase(suite, tcase);
+    tcase = tcase_create("take_over");
+    tcase_add_checked_fixture(tcase, set_up, group_tear_down);
+    tcase_set_timeout(tcase, 120);
+    tcase_add_test(tcase, test_told_to_take_over_and_deaf);
+    tcase_add_loop_test(tcase, e7_a_transfer_that_comes_late, 0, 10);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
