@@ -102,6 +102,7 @@ struct raft_driver {
      * unbroken row of them, 0 = none. */
     raft_time stale_since[64];
     uint64_t refused_runs; /* runs from peers that failed their checks */
+    raft_index sent_from[64]; /* as leader: where the entries began, if any, that were sent to this member last. [id % 64], 0 = none in this term */
 
     /* Who follows (raft_driver_contact.c). [id % 64] */
     uint64_t heard_stamp;       /* as follower: of the newest message of our leader */

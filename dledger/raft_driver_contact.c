@@ -17,6 +17,7 @@ void raft_driver_forget_contacts(struct raft_driver *driver)
 {
     memset(driver->contact_ms, 0, sizeof driver->contact_ms);
     memset(driver->promised_ms, 0, sizeof driver->promised_ms);
+    memset(driver->sent_from, 0, sizeof driver->sent_from);
     driver->handed_over_ms = 0;
     driver->led_since_ms = raft_driver_now(driver);
     driver->look_due_ms = raft_driver_leads(driver) ? driver->led_since_ms + driver->options.heartbeat_ms : 0;

@@ -16,6 +16,7 @@
 
 #define GIVE_WAY_MS 60u
 #define GIVE_WAY_PAUSE_MS 250u
+#define AGAIN_BYTES (64u << 10)
 
 void raft_driver_fail(struct raft_driver *driver, const struct error *error)
 {
@@ -124,7 +125,13 @@ static void send_entries(struct raft_driver *driver, const struct raft_message *
     raft_index previous = append->prev_log_index;
     raft_term previous_term = append->prev_log_term;
     unsigned left = append->n_entries;
+    /* Who does not answer is asked again from the same place at every heart-beat, with all that it lacks: tens of megabytes, which a member that cannot take
+     * them reads for nothing. Once is enough; after that a piece, and when this is taken the core sends what follows. */
+    raft_index *sent_from = &driver->sent_from[message->server_id % 64];
+    bool again = left > 0 && *sent_from == previous + 1;
 
+    if (left > 0)
+        *sent_from = previous + 1;
     out.append.term = append->term;
     out.append.commit = append->leader_commit;
     out.append.stamp = raft_driver_stamp(driver);
@@ -132,13 +139,13 @@ static void send_entries(struct raft_driver *driver, const struct raft_message *
         const uint8_t *run = NULL;
         size_t size = 0;
         uint32_t count = 0;
-        if (left > 0 && driver->source != NULL && previous + 1 == driver->source_first && left == driver->source_count &&
+        if (left > 0 && !again && driver->source != NULL && previous + 1 == driver->source_first && left == driver->source_count &&
             driver->source_size <= PEER_RUN_MAX) {
             run = driver->source;
             size = driver->source_size;
             count = left;
         } else if (left > 0) {
-            count = ledger_checked_run(driver->ledger, previous, left, PEER_RUN_MAX, &run, &size);
+            count = ledger_checked_run(driver->ledger, previous, left, again ? AGAIN_BYTES : PEER_RUN_MAX, &run, &size);
             if (count == 0 && (int64_t)previous < driver->ledger->begin_index) {
                 driver->io.behind(driver->io.context, message->server_id);
                 return;
@@ -152,7 +159,7 @@ static void send_entries(struct raft_driver *driver, const struct raft_message *
         out.append.previous_term = previous_term;
         driver->io.send(driver->io.context, message->server_id, &out, run, size);
         previous += count;
-        left = count == 0 ? 0 : left - count;
+        left = count == 0 || again ? 0 : left - count;
         if (left > 0)
             previous_term = raft_driver_term_of(driver, previous);
     } while (left > 0);

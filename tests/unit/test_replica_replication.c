@@ -558,6 +558,38 @@ START_TEST(l25_an_acknowledgement_is_true)
 }
 END_TEST
 
+static uint64_t silent, sent_to_silent; /* entries */
+
+static bool count_entries(uint64_t from, uint64_t to, const struct peer_message *message)
+{
+    if (to == silent && message->type == PEER_APPEND_ENTRIES)
+        sent_to_silent += message->count;
+    return from != silent && to != silent;
+}
+
+/* A follower that answers nothing, as one whose log failed, does not get all that it lacks with every heart-beat: its leader would do little else. When it
+ * answers again it is level soon. */
+START_TEST(test_a_silent_follower_costs_little)
+{
+    enum { SENDS = 10000, BEATS = 200 };
+    struct group_node *leader = start_group(DURABILITY_B);
+
+    silent = group_other(leader, NULL)->id;
+    sent_to_silent = 0;
+    group.passes = count_entries;
+    for (int i = 0; i < SENDS; i++) {
+        ck_assert_int_eq(group_send(leader, NULL, i), 0);
+        if (i % 5 == 4)
+            group_step();
+    }
+    group_steps(BEATS * 50 - SENDS / 5);
+    ck_assert_uint_gt(sent_to_silent, BEATS / 2); /* it is still asked */
+    ck_assert_msg(sent_to_silent < SENDS * BEATS / 20, "%llu entries were sent", (unsigned long long)sent_to_silent);
+    group.passes = NULL;
+    expect_level(500);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("replica_replication");
@@ -567,6 +599,7 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, l1_answers_later_than_the_push_time_out);
     tcase_add_test(tcase, l1_answers_that_are_lost);
+    tcase_add_test(tcase, test_a_silent_follower_costs_little);
     tcase_add_test(tcase, l2_a_push_with_a_gap);
     tcase_add_test(tcase, l6_commit_is_capped_at_what_matches);
     tcase_add_loop_test(tcase, l7_the_leaders_write_fails, 0, 6);
