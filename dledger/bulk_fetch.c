@@ -88,7 +88,7 @@ static void open_staging(struct replica_job *job)
             return;
         }
         /* As after a power cut: what was not synced may be gone, and is fetched again. */
-        rv = ledger_open(&fetch->staging, replica->env, fetch->dir, replica->options.segment_size, replica->options.index_file_size, true, &none, false, false,
+        rv = ledger_open(&fetch->staging, replica->env, fetch->dir, replica->options.segment_size, replica->options.index_file_size, true, &none, false, NULL,
                          &recovery, &fetch->error);
         if (rv == 0) {
             fetch->opened = true;

@@ -91,6 +91,14 @@ struct ledger {
     uint32_t known_chain;
 };
 
+/* There are other members, from whom an opening has what is damaged here. */
+struct ledger_repairs {
+    void *context;
+    /* Before anything is cut, or written, from which a later opening would see that entries are lost: the owner makes durable that they are. Not 0: nothing is
+     * changed, and the opening fails with that. */
+    int (*before_cut)(void *context, struct error *error);
+};
+
 /* How an opening ended, for the log and for tests. */
 struct ledger_recovery {
     uint64_t entries_checked;
@@ -107,10 +115,11 @@ struct ledger_recovery {
  * design 14 (checkpoint may be empty: a new directory, or one that lost it: then everything is verified). same_boot: the machine has not
  * rebooted since the last run; a checkpoint with the new boot id must not be saved before this has returned. In class B everything found is
  * durable on return. ERROR_DAMAGED names file, offset and remedy and changes nothing on disk. Nothing to close after a failure.
- * repairable: there are other members. Damage then becomes holes, a segment that is missing or too short is filled up with zeros, and a log that
+ * repairs: NULL when there are no other members. Damage becomes holes, a segment that is missing or too short is filled up with zeros, and a log that
  * ends too early is cut where it ends. */
 int ledger_open(struct ledger *ledger, struct env *env, const char *dir, uint64_t segment_size, uint64_t index_file_size, bool zero_ahead,
-                const struct checkpoint *checkpoint, bool same_boot, bool repairable, struct ledger_recovery *recovery, struct error *error);
+                const struct checkpoint *checkpoint, bool same_boot, const struct ledger_repairs *repairs, struct ledger_recovery *recovery,
+                struct error *error);
 /* No job and no sync may be out. */
 void ledger_close(struct ledger *ledger);
 

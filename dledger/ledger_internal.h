@@ -43,8 +43,10 @@ void ledger_doubt_before(struct ledger *ledger, uint64_t first, uint64_t from);
 void ledger_cut_holes(struct ledger *ledger, uint64_t first_removed);
 /* Forgets holes before position, which has been removed. */
 void ledger_trim_holes(struct ledger *ledger, uint64_t position);
-/* Makes every segment that should be there whole again, with zeros for what is missing. */
-int ledger_complete_files(struct ledger *ledger, uint64_t segment_size, const struct checkpoint *checkpoint, struct error *error);
+/* Makes every segment that should be there whole again, with zeros for what is missing. *lost: where nothing stands behind them, they look like the
+ * log's end. */
+int ledger_complete_files(struct ledger *ledger, uint64_t segment_size, const struct checkpoint *checkpoint, const struct ledger_repairs *repairs, bool *lost,
+                          struct error *error);
 /* Last index before segment_end of entries first..last_index, of which the first is before it, and where that one ends. False: damage hides it. */
 bool ledger_last_in_segment(const struct ledger *ledger, uint64_t first, uint64_t segment_end, uint64_t *last, uint64_t *end);
 

@@ -562,9 +562,10 @@ static int reserve_first(struct ledger *ledger, struct error *error)
     return 0;
 }
 
-static int recover(struct ledger *ledger, const struct checkpoint *checkpoint, bool same_boot, bool repairable, uint64_t index_file_size,
+static int recover(struct ledger *ledger, const struct checkpoint *checkpoint, bool same_boot, const struct ledger_repairs *repairs, uint64_t index_file_size,
                    bool index_opened, struct ledger_recovery *recovery, struct error *error)
 {
+    const bool repairable = repairs != NULL;
     int64_t committed = checkpoint->present ? checkpoint->committed_index : -1;
     struct walk walk = {.index = -1, .chain_known = true, .claim = -1};
     bool from_checkpoint = false;
@@ -640,7 +641,10 @@ static int recover(struct ledger *ledger, const struct checkpoint *checkpoint, b
     if (walk.index < ledger->begin_index && ledger->begin_index > 0)
         return damaged(ledger, walk.stop, error, "%s: the first retained entry is not valid", walk.why);
 
-    int rv = clear_tail(ledger, &walk, same_boot, recovery, error);
+    /* Behind a cut nothing tells any more that there was something: what is left looks like all that there ever was. */
+    int rv = recovery->lost ? repairs->before_cut(repairs->context, error) : 0;
+    if (rv == 0)
+        rv = clear_tail(ledger, &walk, same_boot, recovery, error);
     if (rv != 0)
         return rv;
     ledger->last_index = walk.index;
@@ -699,7 +703,8 @@ static int recover(struct ledger *ledger, const struct checkpoint *checkpoint, b
 }
 
 int ledger_open(struct ledger *ledger, struct env *env, const char *dir, uint64_t segment_size, uint64_t index_file_size, bool zero_ahead,
-                const struct checkpoint *checkpoint, bool same_boot, bool repairable, struct ledger_recovery *recovery, struct error *error)
+                const struct checkpoint *checkpoint, bool same_boot, const struct ledger_repairs *repairs, struct ledger_recovery *recovery,
+                struct error *error)
 {
     char path[PATH_MAX];
     memset(ledger, 0, sizeof *ledger);
@@ -722,7 +727,7 @@ int ledger_open(struct ledger *ledger, struct env *env, const char *dir, uint64_
         return error_set(error, ERROR_NO_MEMORY, "open %s: out of memory", dir);
     pthread_mutex_init(&ledger->reserve_lock, NULL);
 
-    int rv = repairable ? ledger_complete_files(ledger, segment_size, checkpoint, error) : 0;
+    int rv = repairs != NULL ? ledger_complete_files(ledger, segment_size, checkpoint, repairs, &recovery->lost, error) : 0;
     if (rv != 0)
         goto free_ledger;
     snprintf(path, sizeof path, "%s/data", dir);
@@ -738,7 +743,7 @@ int ledger_open(struct ledger *ledger, struct env *env, const char *dir, uint64_
     }
     if (rv != 0)
         goto close_data;
-    rv = recover(ledger, checkpoint, same_boot, repairable, index_file_size, index_opened, recovery, error);
+    rv = recover(ledger, checkpoint, same_boot, repairs, index_file_size, index_opened, recovery, error);
     if (rv != 0)
         goto close_index;
     return 0;

@@ -548,7 +548,24 @@ static int each_segment(void *argument, const char *name, bool is_dir)
     return 0;
 }
 
-int ledger_complete_files(struct ledger *ledger, uint64_t segment_size, const struct checkpoint *checkpoint, struct error *error)
+static bool begins_with_entry(const struct ledger *ledger, uint64_t start)
+{
+    char path[PATH_MAX];
+    uint8_t header[LEDGER_ENTRY_HEADER_SIZE];
+    struct ledger_entry entry;
+    struct env_file *file;
+
+    snprintf(path, sizeof path, "%s/data/%020llu", ledger->dir, (unsigned long long)start);
+    if (env_open(ledger->env, path, ENV_READ, &file) != 0)
+        return false;
+    bool found = env_read(ledger->env, file, header, sizeof header, 0) == (ssize_t)sizeof header && ledger_entry_decode(&entry, header) == 0 &&
+                 entry.position == start;
+    env_close(ledger->env, file);
+    return found;
+}
+
+int ledger_complete_files(struct ledger *ledger, uint64_t segment_size, const struct checkpoint *checkpoint, const struct ledger_repairs *repairs, bool *lost,
+                          struct error *error)
 {
     struct env *env = ledger->env;
     struct segment_names names = {0};
@@ -576,6 +593,14 @@ int ledger_complete_files(struct ledger *ledger, uint64_t segment_size, const st
         if (rv == 0 && size < segment_size && (names.count > 1 || size == 0 || size % SIZE_STEP != 0)) {
             LOG_ERROR("%s has %llu of %llu bytes: what is missing is fetched from the other members", path, (unsigned long long)size,
                       (unsigned long long)segment_size);
+            if (!begins_with_entry(ledger, start + segment_size)) { /* else it is a hole, and stays one */
+                int code = repairs->before_cut(repairs->context, error);
+                if (code != 0) {
+                    env_close(env, file);
+                    return code;
+                }
+                *lost = true;
+            }
             rv = env->ops->truncate(env, file, segment_size);
             if (rv == 0)
                 rv = env->ops->allocate(env, file, size, segment_size - size);

@@ -213,6 +213,7 @@ struct replica {
     struct replica_serve serve;
     uint64_t serve_ids;
     struct replica_backup backup;
+    bool begins_anew;    /* its next start is of one that forgot all: wanted as soon as the disk says so */
     bool restart_wanted; /* what lies on the disk, or is to be forgotten, counts with the next start: the owner stops this one and begins it */
 
     uint64_t repair_due_us; /* while the ledger has holes */

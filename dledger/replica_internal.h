@@ -156,8 +156,16 @@ void replica_slow_sync_ends(struct replica *replica);
 void replica_slow_tick(struct replica *replica, uint64_t now);
 bool replica_is_slow(const struct replica *replica);
 
-/* Keeps `forgot` as it is now, at once where possible: a restart within the next second must know it. */
-bool replica_save_forgot(struct replica *replica); /* false: later */
+/* Makes `forgot` durable as it is now, at once. False: it is not, and what a restart must know of may not be done yet. */
+bool replica_save_forgot(struct replica *replica);
+/* On the loop, while no save is out: whichever slot is lost later, the other one does not say what was before. */
+int replica_save_in_both_slots(struct replica *replica, struct checkpoint *checkpoint, struct error *error);
+
+/* May this member have acknowledged something? Elections, without which nothing is, begin at term 2. */
+static inline bool replica_took_part(const struct replica *replica)
+{
+    return replica->ledger.last_index > 0 || replica->votes.term > 1;
+}
 
 /* ---- replica_membership.c ---- */
 /* dLegerPeers; numbers by place until a log or another member knows better. */

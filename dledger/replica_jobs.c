@@ -155,7 +155,7 @@ void replica_fill_checkpoint(struct replica *replica, struct checkpoint *checkpo
         checkpoint->begin_position = replica->ledger.trim_position;
     /* Damage up to the last committed entry: behind what is left to say about the log it may look like such a write too. */
     bool less = ledger_hole_of(ledger, (uint64_t)committed) != NULL || (checkpoint->committed_index < 0 && committed >= ledger->begin_index && ledger->synced_index >= ledger->begin_index);
-    if (replica->phase == REPLICA_RUNNING)
+    if (replica->phase == REPLICA_RUNNING && !replica->begins_anew)
         checkpoint->forgot = less;
     else
         checkpoint->forgot = checkpoint->forgot || less;

@@ -252,12 +252,39 @@ static int vote_again(struct replica *replica, struct error *error)
     return rv == 0 ? replica_start_driver(replica, replica->applied, error) : rv;
 }
 
+/* Without its vote file it is one of those that ask everybody before they vote again. But first the disk must say that it forgot more than its vote. */
+static void go_on_anew(struct replica *replica)
+{
+    char path[512];
+    struct error error;
+    int rv;
+
+    if (replica->restart_wanted)
+        return;
+    if (!replica_save_forgot(replica)) {
+        replica->review_due_us = replica_now_us(replica) + REPLICA_REVIEW_RETRY_MS * 1000ull;
+        return;
+    }
+    replica_path(replica, "vote", path, sizeof path);
+    rv = replica->env->ops->unlink(replica->env, path);
+    if (rv == 0)
+        rv = env_sync_parent(replica->env, path);
+    if (rv != 0 && rv != -ENOENT) {
+        error_set(&error, ERROR_IO, "%s, which is of an old copy, cannot be removed: %s", path, strerror(-rv));
+        replica_fail(replica, &error);
+        return;
+    }
+    replica->restart_wanted = true;
+}
+
 void replica_review_members(struct replica *replica)
 {
     struct error error;
     struct heard heard;
     int rv = 0;
 
+    if (replica->phase == REPLICA_RUNNING && replica->begins_anew)
+        go_on_anew(replica);
     if ((replica->phase != REPLICA_WAITING && replica->phase != REPLICA_MUTE) || replica->mute_reason == PEER_MUTE_DAMAGED)
         return;
     heard = hear_others(replica);
@@ -378,31 +405,16 @@ void replica_note_seen(struct replica *replica)
 
 bool replica_may_begin_anew(const struct replica *replica)
 {
-    return replica->phase == REPLICA_RUNNING && !replica->restart_wanted && !replica->fetch.frozen && replica_group_size(replica) > 1 &&
+    return replica->phase == REPLICA_RUNNING && !replica->begins_anew && !replica->restart_wanted && !replica->fetch.frozen && replica_group_size(replica) > 1 &&
            !replica->options.force_start;
 }
 
 void replica_begin_anew(struct replica *replica)
 {
-    char path[512];
-    struct error error;
-    int rv;
-
-    /* Not a vote more. Without its vote file it is one of those that ask everybody before they vote again. */
-    replica->driver.failed = true;
+    replica->driver.failed = true; /* not a vote more */
+    replica->begins_anew = true;
     replica->checkpoint.forgot = true;
-    if (!replica->saving) /* else the clean stop saves it */
-        replica_save_forgot(replica);
-    replica_path(replica, "vote", path, sizeof path);
-    rv = replica->env->ops->unlink(replica->env, path);
-    if (rv == 0)
-        rv = env_sync_parent(replica->env, path);
-    if (rv != 0 && rv != -ENOENT) {
-        error_set(&error, ERROR_IO, "%s, which is of an old copy, cannot be removed: %s", path, strerror(-rv));
-        replica_fail(replica, &error);
-        return;
-    }
-    replica->restart_wanted = true;
+    go_on_anew(replica);
 }
 
 void replica_told_forgot(struct replica *replica, uint64_t from, const struct peer_message *in)

@@ -443,7 +443,7 @@ static void take_told(struct replica *replica, const struct peer_hello *hello)
 /* We stand in it under another number, so the member that our directory is of was removed, and nobody will talk to it again. */
 static void leave_old_number(struct replica *replica, const struct peer_hello *hello)
 {
-    if (replica->restart_wanted || replica->fetch.frozen)
+    if (replica->begins_anew || replica->restart_wanted || replica->fetch.frozen)
         return;
     if (!replica_may_begin_anew(replica)) {
         set_removed(replica, hello->configuration_index);

@@ -118,10 +118,23 @@ void replica_path(const struct replica *replica, const char *name, char *out, si
     snprintf(out, size, "%s/%s", replica->dir, name);
 }
 
+/* The log is shorter than it was, and the next start will not see it: all that it can go by is here. Without a checkpoint that alone tells, and the first one that
+ * is saved says so. */
+static int before_cut(void *context, struct error *error)
+{
+    struct replica *replica = context;
+
+    if (!replica->checkpoint.present)
+        return 0;
+    replica->checkpoint.forgot = true;
+    return replica_save_in_both_slots(replica, &replica->checkpoint, error);
+}
+
 int replica_open(struct replica *replica, struct env *env, const struct dledger_options *options, const struct dledger_callbacks *callbacks,
                  const struct replica_io *io, const char *broker_address, struct log_view *view, struct error *error)
 {
     struct ledger_recovery recovery = {0};
+    const struct ledger_repairs repairs = {replica, before_cut};
     struct raft_driver_options driver_options;
     struct raft_driver_io driver_io = {replica, driver_send, driver_cut, driver_state_changed, driver_failed, driver_behind, driver_damaged};
     char path[512];
@@ -167,7 +180,7 @@ int replica_open(struct replica *replica, struct env *env, const struct dledger_
     replica->same_boot = replica->checkpoint.present && replica->checkpoint.boot_id == env->ops->boot_id(env);
     rv = ledger_open(&replica->ledger, env, replica->dir, options->segment_size, options->index_file_size,
                      options->durability == DURABILITY_B, &replica->checkpoint, replica->same_boot,
-                     replica_has_others(replica) && !options->force_start, &recovery, error);
+                     replica_has_others(replica) && !options->force_start ? &repairs : NULL, &recovery, error);
     if (rv != 0)
         return rv;
     bulk_fetch_init(&replica->fetch, replica);
@@ -176,9 +189,6 @@ int replica_open(struct replica *replica, struct env *env, const struct dledger_
     if (installed)
         LOG_INFO("the log that was fetched has taken the place of the old one: entries %lld to %lld", (long long)replica->ledger.begin_index,
                  (long long)replica->ledger.last_index);
-    /* In class B too: it may have acknowledged them. And without a checkpoint damage at the end of the log cannot be told from a torn write. */
-    if (recovery.lost || (!replica->checkpoint.present && replica_has_others(replica) && replica->ledger.last_index > 0))
-        replica->checkpoint.forgot = true;
     if (recovery.cut)
         LOG_WARN("ledger: %llu bytes of a torn tail behind index %lld were cut; they were never acknowledged by this member",
                  (unsigned long long)recovery.bytes_cut, (long long)replica->ledger.last_index);
@@ -186,6 +196,9 @@ int replica_open(struct replica *replica, struct env *env, const struct dledger_
     rv = vote_file_open(&replica->votes, env, path, error);
     if (rv != 0)
         goto close_ledger;
+    /* In class B too: it may have acknowledged them. And without a checkpoint damage at the end of the log cannot be told from a torn write. */
+    if (recovery.lost || (!replica->checkpoint.present && replica_has_others(replica) && replica_took_part(replica)))
+        replica->checkpoint.forgot = true;
     driver_options = (struct raft_driver_options){
         .id = replica->id,
         .election_timeout_ms = options->election_timeout_ms,

@@ -120,8 +120,8 @@ void replica_answer_repair(struct replica *replica, uint64_t from, const struct 
     replica->io.send(replica->io.context, from, &out, out.count > 0 ? run : NULL, out.body_size);
 }
 
-/* Entries that no other member has as they are here: they were never committed, or are not what was written. */
-static void resolve_conflict(struct replica *replica, struct ledger_hole *hole)
+/* Entries that no other member has as they are here: they were never committed, or are not what was written. False: not now. */
+static bool resolve_conflict(struct replica *replica, struct ledger_hole *hole)
 {
     struct ledger *ledger = &replica->ledger;
     char where[PATH_MAX];
@@ -132,14 +132,16 @@ static void resolve_conflict(struct replica *replica, struct ledger_hole *hole)
         hole->refused = all_others(replica); /* it is committed here: two truths, and no way to tell */
     } else {
         uint64_t first = hole->first;
-        ledger_describe(ledger, hole->position, where, sizeof where);
-        LOG_WARN("%s: entries from %llu on are none of the group's any more, and are cut", where, (unsigned long long)first);
         replica->checkpoint.forgot = true;
         replica->started_unclean = true;
-        replica_save_forgot(replica); /* a start that finds the shorter log must not take it for all that was acknowledged */
+        if (!replica_save_forgot(replica)) /* a start that finds the shorter log must not take it for all that was acknowledged */
+            return false;
+        ledger_describe(ledger, hole->position, where, sizeof where);
+        LOG_WARN("%s: entries from %llu on are none of the group's any more, and are cut", where, (unsigned long long)first);
         if (ledger_truncate(ledger, first) != 0)
             replica_fail(replica, &ledger->failure);
     }
+    return true;
 }
 
 void replica_receive_repaired(struct replica *replica, uint64_t from, const struct peer_message *in, const uint8_t *run)
@@ -162,7 +164,10 @@ void replica_receive_repaired(struct replica *replica, uint64_t from, const stru
     position = hole->position;
     ledger_describe(ledger, position, where, sizeof where);
     if (in->flags == PEER_REPAIR_CONFLICT) {
-        resolve_conflict(replica, hole);
+        if (!resolve_conflict(replica, hole)) {
+            replica->repair_due_us = now + REPLICA_REVIEW_RETRY_MS * 1000ull;
+            return;
+        }
     } else if (in->count == 0) {
         hole->refused |= 1u << (from - 1);
         if (hole->refused == all_others(replica) && ledger_widen_to_doubt(ledger, first))

@@ -64,15 +64,30 @@ static int save_now(struct replica *replica, struct checkpoint *checkpoint, stru
     return checkpoint_save(checkpoint, replica->env, path, error);
 }
 
+int replica_save_in_both_slots(struct replica *replica, struct checkpoint *checkpoint, struct error *error)
+{
+    int rv = 0;
+
+    for (int slot = 0; slot < 2 && rv == 0; slot++)
+        rv = save_now(replica, checkpoint, error);
+    return rv;
+}
+
 bool replica_save_forgot(struct replica *replica)
 {
-    struct error ignored;
+    struct error error;
+    int rv;
 
-    replica_fill_checkpoint(replica, &replica->checkpoint);
-    if (save_now(replica, &replica->checkpoint, &ignored) == 0)
-        return true;
     replica->checkpoint_dirty = true;
-    return false;
+    if (replica->saving)
+        return false; /* a job of the pool writes the file */
+    replica_fill_checkpoint(replica, &replica->checkpoint);
+    rv = replica->checkpoint.forgot ? replica_save_in_both_slots(replica, &replica->checkpoint, &error) : save_now(replica, &replica->checkpoint, &error);
+    if (rv != 0)
+        LOG_ERROR("checkpoint in %s: %s", replica->dir, error.message);
+    else
+        replica->checkpoint_dirty = false;
+    return rv == 0;
 }
 
 int replica_start_driver(struct replica *replica, raft_index committed, struct error *error)
@@ -210,7 +225,7 @@ static int lower_positions(void *context, int64_t position, struct error *error)
     struct checkpoint *found = &replica->checkpoint;
     struct checkpoint *checkpoint = &replica->save.checkpoint;
     const uint64_t limit = (uint64_t)position;
-    int rv = 0;
+    int rv;
 
     /* How far they were written counts for the boot in which that was. */
     if (found->synced_dispatched_position <= limit && (found->dispatched_position <= limit || !replica->same_boot))
@@ -221,8 +236,7 @@ static int lower_positions(void *context, int64_t position, struct error *error)
         found->dispatched_position = limit;
     *checkpoint = *found;
     ledger_fill_checkpoint(&replica->ledger, found->committed_index, checkpoint);
-    for (int slot = 0; slot < 2 && rv == 0; slot++)
-        rv = save_now(replica, checkpoint, error);
+    rv = replica_save_in_both_slots(replica, checkpoint, error);
     found->sequence = checkpoint->sequence;
     return rv;
 }
@@ -348,7 +362,7 @@ int replica_start(struct replica *replica, struct message_store *store, struct e
         if (replica->phase == REPLICA_REMOVED)
             return 0;
         /* That there are others the log alone told. */
-        if (!checkpoint->present && replica->ledger.last_index > 0 && replica_group_size(replica) > 1)
+        if (!checkpoint->present && replica_took_part(replica) && replica_group_size(replica) > 1)
             replica->started_unclean = true;
     }
     if (replica_must_repair(replica)) {
@@ -391,6 +405,7 @@ int replica_begin(struct replica *replica, struct error *error)
         replica->phase = REPLICA_MUTE;
         replica->mute_reason = PEER_MUTE_EMPTY;
         replica->only_vote_lost = !replica->checkpoint.forgot && !replica->started_unclean && replica->vote_was_due;
+        replica->checkpoint.forgot |= replica->started_unclean; /* the next start, which does not see how the last run ended, must not think that it is only the vote */
         LOG_WARN("the vote file is missing, damaged or older than the log: this member does not vote until it has caught up with a leader");
     } else if (size > 1 && !replica->options.force_start && !SEEDED_BUG(NEVER_MUTE) && replica->started_unclean) {
         /* Not in class B, even if the claims of entries behind the cut tell that more was committed: this member never acknowledged it. */

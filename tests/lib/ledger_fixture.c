@@ -16,7 +16,7 @@ struct fixture *fixture_new(uint64_t seed, bool class_b)
 
 int try_open(struct fixture *f)
 {
-    int rv = ledger_open(&f->ledger, &f->sim.env, DIR, SEGMENT, INDEX_FILE, f->class_b, &f->checkpoint, f->recorded_boot == f->sim.boot_id, false,
+    int rv = ledger_open(&f->ledger, &f->sim.env, DIR, SEGMENT, INDEX_FILE, f->class_b, &f->checkpoint, f->recorded_boot == f->sim.boot_id, NULL,
                          &f->recovery, &f->error);
     f->open = rv == 0;
     if (rv == 0)

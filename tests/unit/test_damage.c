@@ -60,6 +60,13 @@ static bool spoil(struct sim_env *sim, const char *path, uint64_t used)
     return kind < 6;
 }
 
+static int note_cut(void *context, struct error *error)
+{
+    (void)error;
+    *(bool *)context = true;
+    return 0;
+}
+
 /* What replica_repair.c does, with the model as the other member. */
 static void mend(struct fixture *f)
 {
@@ -106,9 +113,12 @@ START_TEST(test_log)
             else
                 only_bits &= spoil(&f->sim, segment_path(start), filled(&f->sim, segment_path(start)));
         }
-        int rv = ledger_open(&f->ledger, &f->sim.env, DIR, SEGMENT, INDEX_FILE, f->class_b, &f->checkpoint, true, true, &f->recovery, &f->error);
+        bool told = false;
+        const struct ledger_repairs repairs = {&told, note_cut};
+        int rv = ledger_open(&f->ledger, &f->sim.env, DIR, SEGMENT, INDEX_FILE, f->class_b, &f->checkpoint, true, &repairs, &f->recovery, &f->error);
         ck_assert_msg(rv == 0, "seed %llu: %s", (unsigned long long)seed, f->error.message);
         f->open = true;
+        ck_assert_int_eq(told, f->recovery.lost);
         if (f->ledger.last_index >= 0)
             ledger_verify(&f->ledger, 0, (uint64_t)f->ledger.last_index, UINT64_MAX);
         mended += f->ledger.hole_count;

@@ -409,16 +409,16 @@ START_TEST(test_settings)
     close_ledger(f);
     struct ledger ledger;
     uint64_t digest = sim_env_digest(&f->sim, "/");
-    ck_assert_int_eq(ledger_open(&ledger, &f->sim.env, DIR, 2 * SEGMENT, INDEX_FILE, true, &f->checkpoint, true, false, &f->recovery, &f->error),
+    ck_assert_int_eq(ledger_open(&ledger, &f->sim.env, DIR, 2 * SEGMENT, INDEX_FILE, true, &f->checkpoint, true, NULL, &f->recovery, &f->error),
                      ERROR_DAMAGED);
-    ck_assert_int_eq(ledger_open(&ledger, &f->sim.env, DIR, SEGMENT + 1, INDEX_FILE, true, &f->checkpoint, true, false, &f->recovery, &f->error),
+    ck_assert_int_eq(ledger_open(&ledger, &f->sim.env, DIR, SEGMENT + 1, INDEX_FILE, true, &f->checkpoint, true, NULL, &f->recovery, &f->error),
                      ERROR_INVALID);
-    ck_assert_int_eq(ledger_open(&ledger, &f->sim.env, DIR, SEGMENT, INDEX_FILE + 1, true, &f->checkpoint, true, false, &f->recovery, &f->error),
+    ck_assert_int_eq(ledger_open(&ledger, &f->sim.env, DIR, SEGMENT, INDEX_FILE + 1, true, &f->checkpoint, true, NULL, &f->recovery, &f->error),
                      ERROR_INVALID);
     ck_assert_uint_eq(sim_env_digest(&f->sim, "/"), digest);
     ck_assert_uint_eq(f->sim.open_files + f->sim.open_maps, 0);
     /* Index files of another size are made again. */
-    ck_assert_int_eq(ledger_open(&f->ledger, &f->sim.env, DIR, SEGMENT, INDEX_FILE / 2, true, &f->checkpoint, true, false, &f->recovery, &f->error), 0);
+    ck_assert_int_eq(ledger_open(&f->ledger, &f->sim.env, DIR, SEGMENT, INDEX_FILE / 2, true, &f->checkpoint, true, NULL, &f->recovery, &f->error), 0);
     f->open = true;
     must_equal(f);
     ck_assert_uint_eq(f->recovery.index_units_rewritten, 30);
@@ -514,7 +514,7 @@ START_TEST(test_real_files)
     checkpoint->committed_index = -1;
     ledger_model_init(&model, 65536);
     for (int round = 0; round < 3; round++) {
-        ck_assert_msg(ledger_open(&ledger, &env, dir, 65536, 8192, true, checkpoint, true, false, &recovery, &error) == 0, "%s", error.message);
+        ck_assert_msg(ledger_open(&ledger, &env, dir, 65536, 8192, true, checkpoint, true, NULL, &recovery, &error) == 0, "%s", error.message);
         const char *difference = ledger_model_difference(&model, &ledger);
         ck_assert_msg(difference == NULL, "%s", difference);
         for (int i = 0; i < 50; i++) {
@@ -578,7 +578,7 @@ START_TEST(test_real_threads)
     ck_assert_ptr_nonnull(checkpoint);
     checkpoint->committed_index = -1;
     ledger_model_init(&model, 2u << 20);
-    ck_assert_int_eq(ledger_open(&ledger, &env, dir, 2u << 20, 8192, true, checkpoint, true, false, &recovery, &error), 0);
+    ck_assert_int_eq(ledger_open(&ledger, &env, dir, 2u << 20, 8192, true, checkpoint, true, NULL, &recovery, &error), 0);
     for (int i = 0; i < 60; i++) {
         struct worker worker;
         bool out = ledger_reservation_next(&ledger, &worker.job);

@@ -58,7 +58,7 @@ static void lose_entries(struct group_node *node, uint64_t count)
     struct ledger ledger;
     struct error error = {0};
 
-    ck_assert_msg(ledger_open(&ledger, &node->sim.env, group_dir(node), GROUP_SEGMENT, 1u << 20, false, &none, true, false, &recovery, &error) == 0, "%s", error.message);
+    ck_assert_msg(ledger_open(&ledger, &node->sim.env, group_dir(node), GROUP_SEGMENT, 1u << 20, false, &none, true, NULL, &recovery, &error) == 0, "%s", error.message);
     ck_assert_int_eq(ledger_truncate(&ledger, (uint64_t)ledger.last_index + 1 - count), 0);
     ledger_close(&ledger);
 }
@@ -110,6 +110,71 @@ START_TEST(test_running_member_is_no_old_copy)
     group_steps(100);
     ck_assert_int_eq(node->restarts, 0);
     ck_assert_int_eq(node->replica.phase, REPLICA_RUNNING);
+}
+END_TEST
+
+/* Told that its directory is an old copy, a member begins anew without its vote file, and knows then that it is not only the vote that it forgot: also when a
+ * checkpoint was being saved just then, or none can be. */
+START_TEST(test_old_copy_knows_that_it_is_one)
+{
+    struct group_node *node = group_other(start_group(DURABILITY_B), NULL), *third = group_other(group_leader(), node);
+    struct peer_message message = {.type = PEER_FORGOT};
+
+    for (int i = 0; i < 5; i++)
+        group_must_send(group_leader(), i);
+    group_steps(1500);
+    message.forgot.term = node->replica.votes.term + 1000;
+    node->no_restart = true;
+    if (_i == 1)
+        replica_start_save(&node->replica, false);
+    if (_i == 2)
+        sim_env_fail_at(&node->sim, SIM_OPEN, 1, EIO, true);
+    replica_told_forgot(&node->replica, third->id, &message);
+    ck_assert_int_eq(node->replica.restart_wanted, _i == 0);
+    ck_assert_int_eq(sim_env_exists(&node->sim, group_file(node, "vote")), _i != 0);
+    group_steps(100);
+    ck_assert_int_eq(node->replica.phase, REPLICA_RUNNING);
+    node->sim.fault.calls = 0;
+    group_steps(300);
+    ck_assert(node->replica.restart_wanted);
+    ck_assert(!sim_env_exists(&node->sim, group_file(node, "vote")));
+    group_kill(node);
+    node->cut = true;
+    group_up(node);
+    ck_assert_int_eq(node->replica.phase, REPLICA_MUTE);
+    ck_assert(node->replica.checkpoint.forgot && !node->replica.only_vote_lost);
+    group_kill(node);
+    node->cut = false;
+    group_up(node);
+    group_steps(1000);
+    ck_assert_int_eq(node->replica.phase, REPLICA_RUNNING);
+    group_must_send(group_leader(), 5);
+    group_steps(100);
+    expect_equal_logs();
+}
+END_TEST
+
+/* Class A: a power cut took its log's end, and its vote file is gone as well. Killed before a leader has caught it up, it still knows of both. */
+START_TEST(test_killed_after_power_cut_and_lost_vote)
+{
+    struct group_node *node = group_other(start_group(DURABILITY_A), NULL);
+
+    for (int i = 0; i < 5; i++)
+        group_must_send(group_leader(), i);
+    group_steps(1500);
+    group_power_cut(node);
+    sim_env_remove(&node->sim, group_file(node, "vote"));
+    node->cut = true;
+    for (int starts = 0; starts < 2; starts++) {
+        group_up(node);
+        ck_assert_int_eq(node->replica.mute_reason, PEER_MUTE_EMPTY);
+        ck_assert(!node->replica.only_vote_lost);
+        group_kill(node);
+    }
+    node->cut = false;
+    group_up(node);
+    group_steps(1000);
+    expect_equal_logs();
 }
 END_TEST
 
@@ -655,6 +720,8 @@ int main(void)
     tcase_add_checked_fixture(tcase, group_set_up, group_tear_down);
     tcase_add_test(tcase, test_slow_member_is_known_as_well);
     tcase_add_test(tcase, test_running_member_is_no_old_copy);
+    tcase_add_loop_test(tcase, test_old_copy_knows_that_it_is_one, 0, 3);
+    tcase_add_test(tcase, test_killed_after_power_cut_and_lost_vote);
     tcase_add_test(tcase, test_older_leader_frees_nobody);
     tcase_add_test(tcase, test_older_leader_cuts_nothing);
     tcase_add_test(tcase, test_mute_with_later_term);

@@ -179,6 +179,133 @@ START_TEST(test_killed_behind_the_cut_of_a_fetch)
 }
 END_TEST
 
+static struct group_node *spoils_disk; /* of whom somebody tells that its entries are none of the group's: its disk opens nothing just then */
+static bool conflict;
+
+static bool with_conflict(uint64_t from, uint64_t to, const struct peer_message *message)
+{
+    (void)from;
+    if (to == spoils_disk->id && message->type == PEER_REPAIR_RESULT && message->flags == PEER_REPAIR_CONFLICT) {
+        sim_env_fail_at(&spoils_disk->sim, SIM_OPEN, 1, EIO, true);
+        conflict = true;
+    }
+    return true;
+}
+
+/* An entry that the others replaced is damaged, so nobody can tell what it was: it is cut when the disk says that this member forgot, and not before. */
+START_TEST(test_conflict_with_a_failing_checkpoint)
+{
+    struct group_node *node;
+    int64_t last;
+    uint64_t at, term;
+    uint32_t size;
+    int conflicts = 0;
+
+    group_all_up();
+    node = group_wait_leader(2000);
+    for (int i = 0; i < MESSAGES; i++)
+        group_must_send(node, i);
+    group_steps(1500);
+    node->cut = true;
+    for (int i = 0; i < 5; i++)
+        ck_assert_int_eq(group_send(node, NULL, i), 0);
+    group_steps(100);
+    last = node->replica.ledger.last_index;
+    ck_assert(ledger_locate(&node->replica.ledger, (uint64_t)last - 1, &at, &size, &term));
+    group_kill(node);
+    node->cut = false;
+    for (int i = 0; i < 10; i++)
+        group_must_send(group_wait_leader(5000), i);
+    sim_env_corrupt(&node->sim, segment_of(node), at + size - 1, 4);
+    spoils_disk = node;
+    group.passes = with_conflict;
+    group_up(node);
+    ck_assert_int_eq(node->replica.mute_reason, PEER_MUTE_DAMAGED);
+    ck_assert_int_eq(node->replica.ledger.last_index, last);
+    for (int i = 0; i < 1000; i++) {
+        conflict = false;
+        group_step();
+        node->sim.fault.calls = 0;
+        conflicts += conflict;
+        ck_assert_int_eq(node->replica.ledger.last_index, last);
+    }
+    ck_assert_int_gt(conflicts, 1);
+    ck_assert_int_lt(conflicts, 20); /* asked again now and then */
+    group.passes = up_to_the_cut;
+    cuts = node->id;
+    for (int i = 0; i < 1000 && node->replica.ledger.last_index == last; i++)
+        group_step();
+    ck_assert_int_lt(node->replica.ledger.last_index, last);
+    group_kill(node);
+    group_up(node);
+    ck_assert_int_eq(node->replica.phase, REPLICA_MUTE);
+    ck_assert(node->replica.checkpoint.forgot);
+    group.passes = NULL;
+    group_steps(1000);
+    ck_assert_int_eq(node->replica.phase, REPLICA_RUNNING);
+}
+END_TEST
+
+/* The last entries that a member acknowledged are damaged, or cut off with their file, and no checkpoint knows of them yet; or there is none, and all but the
+ * first entry is damaged. Whenever its start dies in cutting them off, the next one does not take what is left for all that there was. */
+START_TEST(test_killed_in_the_cut_of_a_start)
+{
+    bool power = _i > 2; /* not with a flip: it would look like a torn write */
+    int kind = power ? _i - 2 : _i;
+    struct group_node *node;
+    struct sim_copy *spoilt;
+    uint64_t n = 1, at, size;
+    uint32_t entry_size;
+    struct env_file *file;
+
+    group_all_up();
+    node = group_other(group_wait_leader(2000), NULL);
+    for (int i = 0; i < MESSAGES; i++) {
+        group_must_send(group_leader(), i);
+        group_steps(i == MESSAGES / 2 ? 1500 : 0);
+    }
+    group_steps(20);
+    uint64_t last = (uint64_t)node->replica.ledger.last_index, term;
+    ck_assert_int_lt(node->replica.durable_committed, (int64_t)last);
+    ck_assert(ledger_locate(&node->replica.ledger, kind == 2 ? 1 : last, &at, &entry_size, &term));
+    for (int i = 1; i <= GROUP_NODES; i++)
+        group_kill(&group.nodes[i]);
+    switch (kind) {
+    case 0:
+        sim_env_corrupt(&node->sim, segment_of(node), at + entry_size - 1, 4);
+        break;
+    case 1:
+        ck_assert_int_eq(env_open(&node->sim.env, segment_of(node), ENV_WRITE, &file), 0);
+        ck_assert_int_eq(node->sim.env.ops->truncate(&node->sim.env, file, at), 0);
+        ck_assert_int_eq(env_sync(&node->sim.env, file), 0);
+        env_close(&node->sim.env, file);
+        break;
+    default:
+        sim_env_remove(&node->sim, group_file(node, "checkpoint"));
+        size = log_size(node);
+        for (; at < size; at++)
+            sim_env_corrupt(&node->sim, segment_of(node), at, 0x80);
+        break;
+    }
+    spoilt = sim_env_copy(&node->sim);
+    for (; group_dies_at_start(node, SIM_CHANGES, n, power); n++) {
+        group_up(node);
+        ck_assert_msg(node->replica.phase == REPLICA_MUTE && node->replica.checkpoint.forgot, "died in call %llu: all is believed to be there up to entry %lld of %llu",
+                      (unsigned long long)n, (long long)node->replica.ledger.last_index, (unsigned long long)last);
+        group_kill(node);
+        sim_env_put_back(&node->sim, spoilt);
+    }
+    ck_assert_uint_gt(n, 5);
+    ck_assert_int_eq(node->replica.phase, REPLICA_MUTE);
+    sim_env_copy_free(spoilt);
+    for (int i = 1; i <= GROUP_NODES; i++) {
+        if (!group.nodes[i].up)
+            group_up(&group.nodes[i]);
+    }
+    expect_whole();
+}
+END_TEST
+
 /* A member that began alone, so that its dLegerPeers names nobody else, has others to mend its log all the same. */
 START_TEST(test_others_known_from_the_log)
 {
@@ -590,6 +717,8 @@ int main(void)
     tcase_add_loop_test(tcase, test_disjoint_on_all, 0, 12);
     tcase_add_test(tcase, test_kill_between_power_cut_and_repair);
     tcase_add_test(tcase, test_killed_behind_the_cut_of_a_fetch);
+    tcase_add_test(tcase, test_conflict_with_a_failing_checkpoint);
+    tcase_add_loop_test(tcase, test_killed_in_the_cut_of_a_start, 0, 5);
     tcase_add_test(tcase, test_others_known_from_the_log);
     tcase_add_loop_test(tcase, test_power_cut_before_repair, 0, 5);
     tcase_add_test(tcase, test_killed_before_repair);
