@@ -325,9 +325,12 @@ static void refuse(struct peer_connection *connection, const char *why)
     if (!again && link == NULL)
         network->refusal_ms = uv_now(network->loop);
     snprintf(told, sizeof link->refusal, "%s", why);
-    if (link != NULL)
-        link->backoff_ms = DIAL_BACKOFF_MAX_MS;
+    bool greeted = connection->greeted;
     connection_close(connection);
+    if (link != NULL && !greeted) { /* else it is dialled as one that was lost */
+        link->backoff_ms = DIAL_BACKOFF_MAX_MS;
+        link->next_dial_ms = uv_now(network->loop) + link->backoff_ms;
+    }
 }
 
 static void receive_hello(struct peer_connection *connection, const struct peer_message *message, const uint8_t *body)

@@ -122,7 +122,7 @@ static void receive_magic(int fd)
     ck_assert_uint_eq(load_u32(magic), PEER_MAGIC);
 }
 
-static void send_hello(int fd)
+static void send_hello_of(int fd, const char *group_name)
 {
     uint8_t header[PEER_HEADER_SIZE];
     struct peer_message message;
@@ -133,6 +133,7 @@ static void send_hello(int fd)
     hello.from = 2;
     hello.run++;
     snprintf(hello.self_id, sizeof hello.self_id, "n1");
+    snprintf(hello.group, sizeof hello.group, "%s", group_name);
     buffer_init(&body, 0);
     peer_hello_encode(&hello, &message, &body);
     peer_message_encode(&message, header);
@@ -140,6 +141,35 @@ static void send_hello(int fd)
     ck_assert_int_eq(write(fd, body.data, body.size), (ssize_t)body.size);
     buffer_close(&body);
 }
+
+static void send_hello(int fd)
+{
+    send_hello_of(fd, replica->options.group);
+}
+
+/* Somebody else answers at a member's address. It is asked again now and then, and not as fast as it answers. */
+START_TEST(test_refused_is_dialled_again_later)
+{
+    int dialled = accepted(), again = -1;
+    uint64_t began = uv_hrtime();
+
+    send_hello_of(dialled, "another");
+    while (uv_hrtime() - began < 300000000ull && again < 0) {
+        uv_run(&loop, UV_RUN_NOWAIT);
+        again = accept(listener, NULL, NULL);
+    }
+    ck_assert_int_lt(again, 0);
+    again = accepted();
+    receive_magic(again);
+    receive_hello(again);
+    send_hello(again);
+    while (network.links[1].connection == NULL && uv_hrtime() - began < WAIT_NS)
+        uv_run(&loop, UV_RUN_NOWAIT);
+    ck_assert_ptr_nonnull(network.links[1].connection);
+    close(again);
+    close(dialled);
+}
+END_TEST
 
 /* Each of the two has dialled. n0 takes the answer to its own dial last, so that connection stays, and on it n0 spoke before it had something new to say;
  * what it said on the other one may have gone with it. */
@@ -175,6 +205,7 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, test_news_on_a_connection_without_an_answer);
+    tcase_add_test(tcase, test_refused_is_dialled_again_later);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
