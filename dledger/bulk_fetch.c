@@ -572,7 +572,8 @@ void bulk_fetch_progress(const struct bulk_fetch *fetch, uint64_t *bytes, uint64
 
 void bulk_fetch_init(struct bulk_fetch *fetch, struct replica *replica)
 {
-    *fetch = (struct bulk_fetch){.replica = replica, .leftover_at = -2};
+    fetch->replica = replica;
+    fetch->leftover_at = -2;
     buffer_init(&fetch->metadata, METADATA_MAX);
     buffer_init(&fetch->configuration, 0);
     replica_path(replica, "install", fetch->dir, sizeof fetch->dir);

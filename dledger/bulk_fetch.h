@@ -69,7 +69,7 @@ struct bulk_fetch {
 };
 
 /* ---- dledger/bulk_fetch.c: a member that fetches ---- */
-void bulk_fetch_init(struct bulk_fetch *fetch, struct replica *replica);
+void bulk_fetch_init(struct bulk_fetch *fetch, struct replica *replica); /* all zeros before */
 void bulk_fetch_close(struct bulk_fetch *fetch);
 /* The leader said that what comes next here is deleted there. */
 void bulk_fetch_begin(struct bulk_fetch *fetch);

@@ -368,39 +368,57 @@ static bool locate_checked(const struct ledger *ledger, uint64_t index, uint64_t
     return true;
 }
 
-bool ledger_locate(const struct ledger *ledger, uint64_t index, uint64_t *position, uint32_t *size, uint64_t *term)
+enum place_known { PLACE_UNKNOWN, PLACE_OF_DAMAGED, PLACE_OF_ENTRY };
+
+/* PLACE_OF_ENTRY: *entry is its header, which has been looked at. PLACE_OF_DAMAGED: its unit alone, which this run wrote, tells where it lies. */
+static enum place_known find_place(const struct ledger *ledger, uint64_t index, struct ledger_entry *entry, const uint8_t **unit)
 {
     if (index > INT64_MAX || (int64_t)index < ledger->begin_index || (int64_t)index > ledger->last_index)
-        return false;
+        return PLACE_UNKNOWN;
     if (ledger->hole_count > 0 && ledger_hole_of(ledger, index) != NULL)
-        return false;
-    /* Units of this run tell where a damaged entry lies. */
-    const uint8_t *unit = (int64_t)index < ledger->index_verified_from ? NULL : ledger_index_unit(ledger, index);
-    if (unit != NULL && (load_u32(unit) != LEDGER_ENTRY_MAGIC || load_u64(unit + 16) != index))
-        unit = NULL;
+        return PLACE_UNKNOWN;
+    *unit = (int64_t)index < ledger->index_verified_from ? NULL : ledger_index_unit(ledger, index);
+    if (*unit != NULL && (load_u32(*unit) != LEDGER_ENTRY_MAGIC || load_u64(*unit + 16) != index))
+        *unit = NULL;
+    if (locate_checked(ledger, index, *unit != NULL ? WALK_BACK_MAX : UINT64_MAX, entry))
+        return PLACE_OF_ENTRY;
+    uint64_t position = *unit == NULL ? 0 : load_u64(*unit + 4);
+    uint32_t size = *unit == NULL ? 0 : load_u32(*unit + 12);
+    return size >= LEDGER_ENTRY_HEADER_SIZE && size <= LEDGER_ENTRY_SIZE_MAX && position < ledger->end_position && size <= ledger->end_position - position
+               ? PLACE_OF_DAMAGED
+               : PLACE_UNKNOWN;
+}
+
+bool ledger_locate(const struct ledger *ledger, uint64_t index, uint64_t *position, uint32_t *size, uint64_t *term)
+{
     struct ledger_entry entry;
-    if (locate_checked(ledger, index, unit != NULL ? WALK_BACK_MAX : UINT64_MAX, &entry)) {
+    const uint8_t *unit;
+    switch (find_place(ledger, index, &entry, &unit)) {
+    case PLACE_OF_ENTRY:
         *position = entry.position;
         *size = ledger_entry_size(&entry);
         *term = entry.term;
         return true;
-    }
-    if (unit == NULL)
+    case PLACE_OF_DAMAGED:
+        *position = load_u64(unit + 4);
+        *size = load_u32(unit + 12);
+        *term = load_u64(unit + 24);
+        return true;
+    default:
         return false;
-    *position = load_u64(unit + 4);
-    *size = load_u32(unit + 12);
-    *term = load_u64(unit + 24);
-    return *size >= LEDGER_ENTRY_HEADER_SIZE && *size <= LEDGER_ENTRY_SIZE_MAX && *position < ledger->end_position &&
-           *size <= ledger->end_position - *position;
+    }
 }
 
 const uint8_t *ledger_entry(const struct ledger *ledger, uint64_t index, struct ledger_entry *entry)
 {
-    uint64_t position, term;
-    uint32_t size;
-    if (!ledger_locate(ledger, index, &position, &size, &term))
+    const uint8_t *unit;
+    enum place_known known = find_place(ledger, index, entry, &unit);
+    if (known == PLACE_OF_ENTRY)
+        return mapped_file_queue_at(&ledger->data, entry->position, ledger_entry_size(entry));
+    if (known == PLACE_UNKNOWN)
         return NULL;
-    const uint8_t *bytes = mapped_file_queue_at(&ledger->data, position, size);
+    uint32_t size = load_u32(unit + 12);
+    const uint8_t *bytes = mapped_file_queue_at(&ledger->data, load_u64(unit + 4), size);
     if (bytes == NULL || ledger_entry_decode(entry, bytes) != 0 || entry->index != index || ledger_entry_size(entry) != size)
         return NULL;
     return bytes;

@@ -4,8 +4,8 @@
 #include "dledger/raft_driver_internal.h"
 
 #include <assert.h>
-#include <stdio.h>
 
+#include "proto/decimal.h"
 #include "store/log_sink.h"
 
 #define UNSEATED_MS 2u
@@ -270,7 +270,7 @@ void raft_driver_receive(struct raft_driver *driver, uint64_t from, const struct
 
     if (!driver->started || driver->failed || from == 0 || from == driver->options.id || waits_for_vote_file(driver, from, in))
         return;
-    snprintf(name, sizeof name, "%llu", (unsigned long long)from);
+    *decimal_put((uint8_t *)name, (int64_t)from) = '\0';
     switch (in->type) {
     case PEER_APPEND_ENTRIES:
         message.type = RAFT_APPEND_ENTRIES;

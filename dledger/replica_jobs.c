@@ -175,7 +175,7 @@ void replica_start_save(struct replica *replica, bool with_snapshot)
         return;
     replica_fill_checkpoint(replica, &replica->checkpoint);
     save->env = replica->env;
-    save->checkpoint = replica->checkpoint;
+    checkpoint_copy(&save->checkpoint, &replica->checkpoint);
     replica_path(replica, "checkpoint", save->checkpoint_path, sizeof save->checkpoint_path);
     save->dir = replica->dir;
     save->with_snapshot = false;

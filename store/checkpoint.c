@@ -2,7 +2,9 @@
  * when the file is made: a checkpoint can be saved on a full disk. */
 #include "store/checkpoint.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +32,19 @@ static uint8_t *put64(uint8_t *at, uint64_t value)
 {
     store_u64(at, value);
     return at + 8;
+}
+
+void checkpoint_copy(struct checkpoint *to, const struct checkpoint *from)
+{
+    assert(from->term_count <= CHECKPOINT_TERMS_MAX);
+    memcpy(to, from, offsetof(struct checkpoint, terms) + from->term_count * sizeof from->terms[0]);
+}
+
+static void nothing_known(struct checkpoint *checkpoint)
+{
+    memset(checkpoint, 0, offsetof(struct checkpoint, terms));
+    checkpoint->committed_index = -1;
+    checkpoint->snapshot_index = -1;
 }
 
 /* Returns the size of the slot's used part. */
@@ -162,9 +177,7 @@ static int io_error(struct error *error, int rv, const char *what, const char *p
 int checkpoint_load(struct checkpoint *checkpoint, struct env *env, const char *path, struct error *error)
 {
     struct env_file *file;
-    memset(checkpoint, 0, sizeof *checkpoint);
-    checkpoint->committed_index = -1;
-    checkpoint->snapshot_index = -1;
+    nothing_known(checkpoint);
     int rv = env_open(env, path, ENV_READ, &file);
     if (rv == -ENOENT)
         return 0;
@@ -183,11 +196,8 @@ int checkpoint_load(struct checkpoint *checkpoint, struct env *env, const char *
     if (first != 0 || second != 0)
         checkpoint->present = decode(slots + (second > first ? SLOT_SIZE : 0), checkpoint);
     free(slots);
-    if (!checkpoint->present) {
-        memset(checkpoint, 0, sizeof *checkpoint);
-        checkpoint->committed_index = -1;
-        checkpoint->snapshot_index = -1;
-    }
+    if (!checkpoint->present)
+        nothing_known(checkpoint);
     return 0;
 }
 

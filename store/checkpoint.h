@@ -30,7 +30,6 @@ struct checkpoint {
     uint8_t configuration[CHECKPOINT_CONFIGURATION_MAX]; /* its encoded form */
     uint32_t configuration_size;
     uint32_t term_count;
-    struct checkpoint_term terms[CHECKPOINT_TERMS_MAX]; /* first retained index of each retained term up to committed_index */
     uint64_t dispatched_position;        /* queues are written up to here: valid for the same boot */
     uint64_t synced_dispatched_position; /* queues are durable up to here: valid for any boot */
     int64_t snapshot_index;  /* metadata snapshot, -1 = none */
@@ -41,7 +40,11 @@ struct checkpoint {
     bool clean;              /* written by a clean stop */
     uint8_t durability;      /* enum durability_class of the run that wrote it */
     bool forgot;             /* lost acknowledged entries and has not caught up with a leader since: mute, whatever else it says */
+    struct checkpoint_term terms[CHECKPOINT_TERMS_MAX]; /* first retained index of each retained term up to committed_index; last, so that a copy can end early */
 };
+
+/* Only the terms that are there. */
+void checkpoint_copy(struct checkpoint *to, const struct checkpoint *from);
 
 /* Reads the file (missing file or no good slot: present = false, 0). ERROR_IO. */
 int checkpoint_load(struct checkpoint *checkpoint, struct env *env, const char *path, struct error *error);

@@ -28,10 +28,14 @@ void mapped_file_name(uint64_t start, char out[21])
 
 static int file_path(const struct mapped_file_queue *queue, uint64_t start, const char *suffix, char path[PATH_MAX])
 {
-    char name[NAME_DIGITS + 1];
-    mapped_file_name(start, name);
-    int n = snprintf(path, PATH_MAX, "%s/%s%s", queue->dir, name, suffix);
-    return n > 0 && n < PATH_MAX ? 0 : -ENAMETOOLONG;
+    size_t dir_size = strlen(queue->dir), suffix_size = strlen(suffix);
+    if (dir_size + 1 + NAME_DIGITS + suffix_size >= PATH_MAX)
+        return -ENAMETOOLONG;
+    memcpy(path, queue->dir, dir_size);
+    path[dir_size] = '/';
+    mapped_file_name(start, path + dir_size + 1);
+    memcpy(path + dir_size + 1 + NAME_DIGITS, suffix, suffix_size + 1);
+    return 0;
 }
 
 static int io_error(struct error *error, int rv, const char *what, const char *path)
@@ -407,8 +411,11 @@ struct mapped_file *mapped_file_queue_find(const struct mapped_file_queue *queue
 {
     if (queue->count == 0 || position < queue->files[0]->start)
         return NULL;
-    uint64_t i = (position - queue->files[0]->start) / queue->file_size;
-    return i < queue->count ? queue->files[i] : NULL;
+    /* The last one is wanted most, and a division costs more than all the rest. */
+    struct mapped_file *last = queue->files[queue->count - 1];
+    if (position >= last->start)
+        return position - last->start < queue->file_size ? last : NULL;
+    return queue->files[(position - queue->files[0]->start) / queue->file_size];
 }
 
 uint8_t *mapped_file_queue_at(const struct mapped_file_queue *queue, uint64_t position, size_t size)

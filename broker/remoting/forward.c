@@ -46,13 +46,18 @@ struct parked_request {
 };
 STAILQ_HEAD(parked_list, parked_request);
 
+struct places {
+    uint16_t *free;
+    uint32_t free_count;
+    uint32_t used; /* were handed out at some time: [0, used) */
+};
+
 struct forward {
     struct broker *broker;
     uv_timer_t timer;
-    struct out_request *out; /* LIMIT_FORWARDED_REQUESTS each */
+    struct out_request *out; /* room for LIMIT_FORWARDED_REQUESTS each; places behind those that were in use once are not touched */
     struct taken_request *taken;
-    uint16_t *free_out, *free_taken;
-    uint32_t free_out_count, free_taken_count;
+    struct places out_places, taken_places;
     uint64_t next_serial;
     struct parked_list parked;
     uint32_t parked_count;
@@ -60,6 +65,30 @@ struct forward {
     struct buffer reply; /* answer to a taken request while its handler writes it */
     bool closed;
 };
+
+static bool place_is_left(const struct places *places)
+{
+    return places->free_count > 0 || places->used < LIMIT_FORWARDED_REQUESTS;
+}
+
+/* The one that place_take() hands out. */
+static uint32_t place_next(const struct places *places)
+{
+    return places->free_count > 0 ? places->free[places->free_count - 1] : places->used;
+}
+
+static void place_take(struct places *places)
+{
+    if (places->free_count > 0)
+        places->free_count--;
+    else
+        places->used++;
+}
+
+static void place_give(struct places *places, uint32_t place)
+{
+    places->free[places->free_count++] = (uint16_t)place;
+}
 
 struct forward *forward_new(struct broker *broker, struct error *error)
 {
@@ -70,15 +99,12 @@ struct forward *forward_new(struct broker *broker, struct error *error)
     forward->next_serial = 1;
     buffer_init(&forward->reply, REMOTING_FRAME_MAX);
     STAILQ_INIT(&forward->parked);
-    forward->out = calloc(LIMIT_FORWARDED_REQUESTS, sizeof *forward->out);
-    forward->taken = calloc(LIMIT_FORWARDED_REQUESTS, sizeof *forward->taken);
-    forward->free_out = calloc(LIMIT_FORWARDED_REQUESTS, sizeof *forward->free_out);
-    forward->free_taken = calloc(LIMIT_FORWARDED_REQUESTS, sizeof *forward->free_taken);
-    if (forward->out == NULL || forward->taken == NULL || forward->free_out == NULL || forward->free_taken == NULL)
+    forward->out = malloc(LIMIT_FORWARDED_REQUESTS * sizeof *forward->out);
+    forward->taken = malloc(LIMIT_FORWARDED_REQUESTS * sizeof *forward->taken);
+    forward->out_places.free = malloc(LIMIT_FORWARDED_REQUESTS * sizeof *forward->out_places.free);
+    forward->taken_places.free = malloc(LIMIT_FORWARDED_REQUESTS * sizeof *forward->taken_places.free);
+    if (forward->out == NULL || forward->taken == NULL || forward->out_places.free == NULL || forward->taken_places.free == NULL)
         goto no_memory;
-    for (uint32_t i = 0; i < LIMIT_FORWARDED_REQUESTS; i++)
-        forward->free_out[i] = forward->free_taken[i] = (uint16_t)(LIMIT_FORWARDED_REQUESTS - 1 - i);
-    forward->free_out_count = forward->free_taken_count = LIMIT_FORWARDED_REQUESTS;
     uv_timer_init(broker->loop, &forward->timer);
     forward->timer.data = forward;
     uv_unref((uv_handle_t *)&forward->timer);
@@ -109,16 +135,16 @@ static void answer_failure(struct forward *forward, const struct reply_to *to, b
 static int send_to_leader(struct forward *forward, const struct reply_to *to, bool question, const struct message_host *peer,
                           struct slice frame)
 {
-    if (forward->free_out_count == 0)
+    if (!place_is_left(&forward->out_places))
         return ERROR_BUSY;
-    uint32_t place = forward->free_out[forward->free_out_count - 1];
+    uint32_t place = place_next(&forward->out_places);
     uint64_t id = forward->next_serial++ << PLACE_BITS | place;
     char address[64];
     message_host_format(peer, address, sizeof address);
     int rv = dledger_commit_log_forward(forward->broker->log, id, slice_of_text(address), frame, LIMIT_FORWARD_MS);
     if (rv != 0)
         return rv;
-    forward->free_out_count--;
+    place_take(&forward->out_places);
     forward->out[place] = (struct out_request){.id = id, .reply_to = *to, .question = question};
     return 0;
 }
@@ -258,12 +284,13 @@ void forward_role_changed(struct forward *forward)
 
 void forward_answered(struct forward *forward, uint64_t request_id, int code, struct slice frame)
 {
-    struct out_request *out = &forward->out[request_id & (LIMIT_FORWARDED_REQUESTS - 1)];
-    if (out->id != request_id)
+    uint32_t place = request_id & (LIMIT_FORWARDED_REQUESTS - 1);
+    struct out_request *out = &forward->out[place];
+    if (place >= forward->out_places.used || out->id != request_id)
         return;
     struct out_request request = *out;
     out->id = 0;
-    forward->free_out[forward->free_out_count++] = (uint16_t)(out - forward->out);
+    place_give(&forward->out_places, place);
     if (request.reply_to.oneway)
         return;
     if (code == 0 && frame.size > 0) {
@@ -282,28 +309,30 @@ void forward_answered(struct forward *forward, uint64_t request_id, int code, st
 static struct taken_request *find_taken(struct forward *forward, uint64_t connection_id)
 {
     uint64_t id = connection_id & ~REPLY_FORWARDED;
-    struct taken_request *taken = &forward->taken[id & (LIMIT_FORWARDED_REQUESTS - 1)];
-    return id != 0 && taken->id == id ? taken : NULL;
+    uint32_t place = id & (LIMIT_FORWARDED_REQUESTS - 1);
+    struct taken_request *taken = &forward->taken[place];
+    return id != 0 && place < forward->taken_places.used && taken->id == id ? taken : NULL;
 }
 
 static void answer_taken(struct forward *forward, struct taken_request *taken, struct slice frame)
 {
     uint64_t forward_id = taken->forward_id;
     taken->id = 0;
-    forward->free_taken[forward->free_taken_count++] = (uint16_t)(taken - forward->taken);
+    place_give(&forward->taken_places, (uint32_t)(taken - forward->taken));
     dledger_commit_log_forward_answer(forward->broker->log, forward_id, frame);
 }
 
 void forward_received(struct forward *forward, uint64_t forward_id, struct slice client_address, uint8_t *frame, size_t size)
 {
     struct message_host client;
-    if (forward->free_taken_count == 0 || !message_host_parse(client_address, &client)) {
-        if (forward->free_taken_count == 0)
+    if (!place_is_left(&forward->taken_places) || !message_host_parse(client_address, &client)) {
+        if (!place_is_left(&forward->taken_places))
             broker_stats_limit_hit(forward->broker->stats, LIMIT_HIT_FORWARDED);
         dledger_commit_log_forward_answer(forward->broker->log, forward_id, slice_of(NULL, 0));
         return;
     }
-    uint32_t place = forward->free_taken[--forward->free_taken_count];
+    uint32_t place = place_next(&forward->taken_places);
+    place_take(&forward->taken_places);
     uint64_t id = (forward->next_serial++ << PLACE_BITS | place) & ~REPLY_FORWARDED;
     forward->taken[place] = (struct taken_request){.id = id, .forward_id = forward_id};
     if (!processor_run_forwarded(forward->broker, id | REPLY_FORWARDED, &client, frame, size))
@@ -369,7 +398,7 @@ void forward_free(struct forward *forward)
     buffer_close(&forward->reply);
     free(forward->out);
     free(forward->taken);
-    free(forward->free_out);
-    free(forward->free_taken);
+    free(forward->out_places.free);
+    free(forward->taken_places.free);
     free(forward);
 }

@@ -57,6 +57,25 @@ START_TEST(test_crc32c)
 }
 END_TEST
 
+/* Short runs take another way than long ones: bit by bit it must be the same, at any size and place, in one piece and in two. */
+START_TEST(test_crc32c_of_any_size)
+{
+    uint8_t bytes[700];
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (uint8_t)(i * 167 + (i >> 3));
+    for (size_t from = 0; from < 9; from++) {
+        uint32_t crc = 0xFFFFFFFFu;
+        for (size_t size = 0; from + size < sizeof bytes; size++) {
+            ck_assert_uint_eq(crc32c(0, bytes + from, size), ~crc);
+            ck_assert_uint_eq(crc32c(crc32c(0, bytes + from, size / 3), bytes + from + size / 3, size - size / 3), ~crc);
+            crc ^= bytes[from + size];
+            for (int bit = 0; bit < 8; bit++)
+                crc = crc >> 1 ^ (0x82F63B78u & (0u - (crc & 1)));
+        }
+    }
+}
+END_TEST
+
 START_TEST(test_round_trip)
 {
     struct ledger_entry entry;
@@ -148,6 +167,7 @@ int main(void)
     TCase *tcase = tcase_create("ledger_entry");
     tcase_add_test(tcase, test_golden);
     tcase_add_test(tcase, test_crc32c);
+    tcase_add_test(tcase, test_crc32c_of_any_size);
     tcase_add_test(tcase, test_round_trip);
     tcase_add_test(tcase, test_every_bit_counts);
     tcase_add_test(tcase, test_refused);
