@@ -8,9 +8,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include <uthash.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
+#define HASH_FUNCTION(key, size, hash) (hash) = (unsigned)XXH3_64bits(key, size) /* names are long */
+#include <uthash.h>
 
 #define CAPACITY_MIN (1u << 20)
 #define WORD_BITS 64u
@@ -183,7 +184,12 @@ static void give_regions(struct sim_node *node)
         return;
     }
     for (uint64_t at = 0; at < node->high; at += SIM_PAGE) {
-        if (!bit_get(node->present, at / SIM_PAGE) && !node->mapped_writable)
+        uint64_t page = at / SIM_PAGE;
+        if (page % WORD_BITS == 0 && node->present[page / WORD_BITS] == 0 && !node->mapped_writable) {
+            at += (WORD_BITS - 1) * SIM_PAGE;
+            continue;
+        }
+        if (!bit_get(node->present, page) && !node->mapped_writable)
             continue;
         memset(node->current + at, 0, SIM_PAGE);
         memset(node->durable + at, 0, SIM_PAGE);
@@ -262,6 +268,24 @@ static uint64_t put_bytes(struct sim_env *sim, struct sim_node *node, const uint
     if (offset + done > node->size && done > 0)
         node->size = offset + done;
     return done;
+}
+
+/* Much of what is read through is room that nothing was written to: it is not touched. */
+static void get_bytes(const struct sim_node *node, uint8_t *out, uint64_t size, uint64_t offset)
+{
+    if (node->mapped_writable) {
+        memcpy(out, node->current + offset, size);
+        return;
+    }
+    for (uint64_t n; size > 0; out += n, offset += n, size -= n) {
+        n = SIM_PAGE - offset % SIM_PAGE;
+        if (n > size)
+            n = size;
+        if (bit_get(node->present, offset / SIM_PAGE))
+            memcpy(out, node->current + offset, n);
+        else
+            memset(out, 0, n);
+    }
 }
 
 static uint64_t pages_of(uint64_t size)
@@ -581,7 +605,7 @@ static ssize_t sim_read(struct env *env, struct env_file *file, void *out, size_
         return 0;
     if (size > file->node->size - offset)
         size = (size_t)(file->node->size - offset);
-    memcpy(out, file->node->current + offset, size);
+    get_bytes(file->node, out, size, offset);
     return (ssize_t)size;
 }
 
@@ -778,10 +802,9 @@ static int sim_make_dir(struct env *env, const char *path)
 }
 
 /* The part of a path below a directory: NULL when it is not below; *deeper when there is a slash in it. */
-static const char *below(const char *dir, const char *path, bool *deeper)
+static const char *below(const char *dir, size_t size, const char *path, bool *deeper)
 {
-    size_t size = strlen(dir);
-    if (strcmp(dir, "/") == 0)
+    if (size == 1 && dir[0] == '/')
         size = 0;
     if (strncmp(path, dir, size) != 0 || path[size] != '/')
         return NULL;
@@ -799,8 +822,9 @@ static int sim_remove_dir(struct env *env, const char *path)
     struct sim_name *name = find_name(sim, path);
     if (name == NULL || name->node != NULL)
         return finish(sim, dying, name == NULL ? -ENOENT : -ENOTDIR);
+    size_t size = strlen(path);
     for (struct sim_name *other = sim->names; other != NULL; other = other->hh.next) {
-        if (below(path, other->path, &deeper) != NULL)
+        if (below(path, size, other->path, &deeper) != NULL)
             return finish(sim, dying, -ENOTEMPTY);
     }
     delete_name(sim, name);
@@ -839,13 +863,13 @@ static int sim_list(struct env *env, const char *path, int (*each)(void *argumen
     if (!is_dir(sim, path))
         return -ENOENT;
     /* The callback may remove what it is told about. */
-    size_t count = 0;
+    size_t count = 0, size = strlen(path);
     struct child {
         char *name;
         bool is_dir;
     } *children = check_memory(calloc(HASH_COUNT(sim->names) + 1u, sizeof *children));
     for (struct sim_name *name = sim->names; name != NULL; name = name->hh.next) {
-        const char *child = below(path, name->path, &deeper);
+        const char *child = below(path, size, name->path, &deeper);
         if (child != NULL && !deeper)
             children[count++] = (struct child){check_memory(strdup(child)), name->node == NULL};
     }

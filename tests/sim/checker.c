@@ -47,6 +47,7 @@ static uint64_t queue_count[WORKLOAD_QUEUES], queue_capacity[WORKLOAD_QUEUES];
 static uint64_t delayed_waiting; /* committed, not delivered */
 static uint64_t newest_term;     /* in which somebody led */
 static uint8_t founders;          /* a bit for each, as above */
+static uint8_t forgetful;         /* those that have forgotten something, as their own marks say */
 static uint64_t change_last;      /* Raft index of the newest change of the group that was asked for */
 static uint64_t last_loss; /* class A: last moment at which a majority had forgotten something, 0 = never */
 
@@ -74,6 +75,7 @@ void checker_init(void)
     last_loss = 0;
     delayed_waiting = newest_term = 0;
     founders = (uint8_t)((1u << world.founders) - 1);
+    forgetful = 0;
     change_last = 0;
     known = NULL;
     committed = NULL;
@@ -202,17 +204,22 @@ static void note_entry(const struct machine *machine, uint64_t index, uint64_t t
 
 /* ---- losses that class A allows ---- */
 
-static int forgetful_count(void)
+static void set_forgetful(struct machine *machine, bool is)
 {
-    int count = 0;
-    for (int i = 1; i <= world.nodes; i++)
-        count += checker_votes(i) && world.machines[i]->forgetful;
-    return count;
+    uint8_t bit = (uint8_t)(1u << (machine->id - 1));
+    machine->forgetful = is;
+    forgetful = is ? forgetful | bit : forgetful & (uint8_t)~bit;
+}
+
+static bool majority_has_forgotten(void)
+{
+    uint8_t of_voters = forgetful & voters_committed();
+    return of_voters != 0 && __builtin_popcount(of_voters) >= checker_majority();
 }
 
 static void look_for_loss(void)
 {
-    if (world.class_b || forgetful_count() < checker_majority())
+    if (world.class_b || !majority_has_forgotten())
         return;
     if (last_loss == 0)
         TRACE(1, 0, "class A: a majority has lost power");
@@ -236,7 +243,7 @@ static void begins_to_forget(struct machine *machine)
         machine->ghost_last = machine->log_last;
         machine->ghost_acknowledged = machine->acknowledged;
     }
-    machine->forgetful = true;
+    set_forgetful(machine, true);
     machine->acknowledged = machine->durable_checked = 0;
 }
 
@@ -249,7 +256,8 @@ static void begins_anew(struct machine *machine)
     machine->acknowledged = machine->durable_checked = 0;
     machine->granted_term = 0;
     machine->cut_above = UINT64_MAX;
-    machine->forgetful = machine->wiped = machine->doubtful = machine->outcast = machine->ran = machine->keys_may_lack = false;
+    set_forgetful(machine, false);
+    machine->wiped = machine->doubtful = machine->outcast = machine->ran = machine->keys_may_lack = false;
 }
 
 void checker_forgets(struct machine *machine, bool wiped)
@@ -267,7 +275,7 @@ void checker_forgets(struct machine *machine, bool wiped)
         machine->granted_term = 0;
     if (wiped)
         machine->outcast = machine->ran = machine->keys_may_lack = false;
-    if (!world.class_b && forgetful_count() >= checker_majority() && (last_loss == 0 || world.now - last_loss > SECOND))
+    if (!world.class_b && majority_has_forgotten() && (last_loss == 0 || world.now - last_loss > SECOND))
         world.stats->losses++;
     look_for_loss();
 }
@@ -289,6 +297,21 @@ static const uint8_t *segment_bytes(struct machine *machine, uint64_t position, 
         *--digit = (char)('0' + start % 10);
     path[sizeof ROOT "/dledger-n" - 1] = machine->name[1];
     return durable ? sim_env_durable_bytes(&machine->disk, path, size) : sim_env_bytes(&machine->disk, path, size);
+}
+
+/* For entries in order: a name is looked up once a segment. Nothing may run in between. */
+struct segment_seen {
+    uint64_t start; /* UINT64_MAX: none yet */
+    const uint8_t *bytes;
+    uint64_t size;
+};
+
+static void look_at_segment(struct segment_seen *segment, struct machine *machine, uint64_t start)
+{
+    if (segment->start == start)
+        return;
+    segment->start = start;
+    segment->bytes = segment_bytes(machine, start, false, &segment->size);
 }
 
 /* Would this machine still have the entry: after a power cut (class B), after a kill (class A)? */
@@ -654,7 +677,7 @@ static void starts_to_run(struct machine *machine)
     for (int i = 1; i <= world.nodes; i++)
         without += checker_votes(i) && (world.machines[i]->forgetful || world.machines[i]->mute || !world.machines[i]->ran);
     bool needed = !world.class_b && without >= checker_majority();
-    machine->forgetful = false;
+    set_forgetful(machine, false);
     machine->wiped = false;
     machine->doubtful = true;
     if (needed || (!world.class_b && last_loss != 0))
@@ -697,28 +720,19 @@ void checker_machine(struct machine *machine)
 
 /* Entries of a log, in order, where they were seen. What does not stand there is for the product to find: units of its index may be lost, and then each
  * look-up walks. */
-struct old_place {
-    uint64_t segment; /* UINT64_MAX: none yet */
-    const uint8_t *bytes;
-    uint64_t size;
-};
-
-static bool stands_where_seen(struct machine *machine, uint64_t index, struct old_place *place)
+static bool stands_where_seen(struct machine *machine, uint64_t index, struct segment_seen *segment)
 {
     const struct log_seen *seen = &machine->log[index];
     struct ledger_entry entry;
     uint64_t offset = seen->position % world.segment_size;
-    if (place->segment != seen->position - offset) {
-        place->segment = seen->position - offset;
-        place->bytes = segment_bytes(machine, seen->position, false, &place->size);
-    }
-    return place->bytes != NULL && offset + LEDGER_ENTRY_HEADER_SIZE <= place->size && ledger_entry_decode(&entry, place->bytes + offset) == 0 &&
+    look_at_segment(segment, machine, seen->position - offset);
+    return segment->bytes != NULL && offset + LEDGER_ENTRY_HEADER_SIZE <= segment->size && ledger_entry_decode(&entry, segment->bytes + offset) == 0 &&
            entry.index == index - 1 && entry.chain_crc == seen->chain;
 }
 
 void checker_started(struct machine *machine)
 {
-    struct old_place place = {.segment = UINT64_MAX};
+    struct segment_seen segment = {.start = UINT64_MAX};
     struct log_seen seen = {0};
     if (machine->acknowledged > machine->cut_above)
         machine->acknowledged = machine->cut_above; /* it died or failed within the cut */
@@ -739,7 +753,7 @@ void checker_started(struct machine *machine)
     /* Whole, not only its newest entry. */
     for (uint64_t i = (uint64_t)machine->replica.ledger.begin_index + 1; i <= machine->log_last; i++) {
         struct ledger_entry entry;
-        if (stands_where_seen(machine, i, &place))
+        if (stands_where_seen(machine, i, &segment))
             continue;
         if (machine->damaged_count > 0 && (ledger_hole_of(&machine->replica.ledger, i - 1) != NULL || disk_fault_at(machine, i)))
             continue;
@@ -984,14 +998,14 @@ static void compare_logs(struct machine *machine)
             violation(machine->id, "its segment at %llu differs from the first member's", (unsigned long long)at);
     }
     /* Nobody reads what fills the room behind the last entry of a segment, so what a disk does to it stays. */
+    struct segment_seen ours = {.start = UINT64_MAX}, others = {.start = UINT64_MAX};
     for (uint64_t i = 1; spoilt && i <= committed_last; i++) {
-        uint64_t size = 0;
         if (committed[i].position < begin)
             continue;
-        const uint8_t *bytes = segment_bytes(machine, committed[i].position, false, &size);
-        const uint8_t *others = segment_bytes(first, committed[i].position, false, &size);
         uint64_t offset = committed[i].position % world.segment_size;
-        if (memcmp(bytes + offset, others + offset, committed[i].size) != 0)
+        look_at_segment(&ours, machine, committed[i].position - offset);
+        look_at_segment(&others, first, committed[i].position - offset);
+        if (memcmp(ours.bytes + offset, others.bytes + offset, committed[i].size) != 0)
             violation(machine->id, "its entry %llu differs from the first member's", (unsigned long long)i);
     }
 }

@@ -68,6 +68,7 @@ struct machine {
     bool cut_when_dead; /* the death inside a call was one of the whole machine */
     bool keep_down;
     uint64_t slow_until, slow_us;
+    uint64_t arrived;      /* messages and ends of connections that wait to be taken by the loop */
     uint64_t client_calls; /* waiting to be taken by the loop */
     struct machine_job jobs[JOBS];
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "tests/sim/bugs.h"
@@ -25,7 +26,7 @@ static const char usage[] =
     "    --durability C  A or B; else the seed decides\n"
     "    --bug NAME      puts a fault of ours in, to see that the checker finds it (list: --bug help)\n"
     "    --faults LIST   of the faults of this seed only those with these numbers, \"3,17\" or \"none\" (as a shortened schedule says)\n"
-    "    --json          the last line is {\"runs\",\"hours\",\"client_ops\",\"violations\",\"faults\":{...}}; hours are virtual\n"
+    "    --json          the last line is {\"runs\",\"hours\",\"client_ops\",\"violations\",\"cpu_seconds\",\"times_real_time\",\"faults\"}; hours: virtual\n"
     "    --jobs J        runs at a time (number of processors)\n"
     "    --prove         bug by bug of the list (or that one): the seeds until it was found, what it violated\n"
     "    --verbose       what happens, on standard error; twice: more\n"
@@ -61,10 +62,29 @@ static void print_stats(const struct world_stats *s)
 #undef U
 }
 
-static void print_json(const struct world_stats *s, uint64_t failed)
+/* Of this process and those that made the runs, user and system. */
+static double cpu_seconds(void)
 {
-    printf("{\"runs\":%llu,\"hours\":%.3f,\"client_ops\":%llu,\"violations\":%llu,\"faults\":{", (unsigned long long)(s->runs + failed),
-           (double)s->virtual_us / 3.6e9, (unsigned long long)s->sends, (unsigned long long)failed);
+    static const int whose[] = {RUSAGE_SELF, RUSAGE_CHILDREN};
+    double sum = 0;
+    for (int i = 0; i < 2; i++) {
+        struct rusage used;
+        if (getrusage(whose[i], &used) == 0)
+            sum += (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) + (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
+    }
+    return sum;
+}
+
+static double times_real_time(const struct world_stats *s, double cpu)
+{
+    return cpu > 0 ? (double)s->virtual_us / 1e6 / cpu : 0;
+}
+
+static void print_json(const struct world_stats *s, uint64_t failed, double cpu)
+{
+    printf("{\"runs\":%llu,\"hours\":%.3f,\"client_ops\":%llu,\"violations\":%llu,\"cpu_seconds\":%.3f,\"times_real_time\":%.0f,\"faults\":{",
+           (unsigned long long)(s->runs + failed), (double)s->virtual_us / 3.6e9, (unsigned long long)s->sends, (unsigned long long)failed, cpu,
+           times_real_time(s, cpu));
     for (int i = 0; i < CHAOS_KINDS; i++)
         printf("%s\"%s\":%llu", i == 0 ? "" : ",", chaos_names[i], (unsigned long long)s->chaos[i]);
     printf("}}\n");
@@ -202,9 +222,11 @@ int main(int argc, char **argv)
         settings.runs = 1;
     struct world_stats sum = {0};
     uint64_t failed = runs_of_seeds(&settings, &sum, NULL);
+    double cpu = cpu_seconds();
     print_stats(&sum);
+    printf("%.1f s of CPU time: one core simulates %.0f times real time\n", cpu, times_real_time(&sum, cpu));
     printf("%llu runs passed, %llu failed\n", (unsigned long long)sum.runs, (unsigned long long)failed);
     if (json)
-        print_json(&sum, failed);
+        print_json(&sum, failed, cpu);
     return failed == 0 ? 0 : 1;
 }

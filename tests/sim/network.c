@@ -105,6 +105,13 @@ static uint64_t count_of(const struct queue *queue)
     return count;
 }
 
+/* What waits to be taken by a machine's loop is counted: most turns find nothing. */
+static void arrive(struct connection *connection, int end, struct wire *wire)
+{
+    put(&connection->arrived[end], wire);
+    at_end(connection, end)->arrived++;
+}
+
 /* ---- travelling ---- */
 
 static void on_arrival(const struct world_event *event);
@@ -135,7 +142,7 @@ static void on_arrival(const struct world_event *event)
     if (!connection->open[end]) {
         free(wire);
     } else {
-        put(&connection->arrived[end], wire);
+        arrive(connection, end, wire);
         machine_wake(at_end(connection, end), world.now + chance(50));
     }
     plan_arrival(connection, end);
@@ -161,9 +168,9 @@ static void fly(struct connection *connection, int to_end, struct wire *wire)
 
 static struct wire *new_wire(uint32_t size)
 {
-    struct wire *wire = calloc(1, sizeof *wire + size);
+    struct wire *wire = malloc(sizeof *wire + size); /* the body is whose it is to fill */
     assert(wire != NULL);
-    wire->size = size;
+    *wire = (struct wire){.size = size};
     return wire;
 }
 
@@ -270,6 +277,7 @@ static void close_end(struct connection *connection, int end, bool lost_in_fligh
     if (!connection->open[end])
         return;
     connection->open[end] = false;
+    at_end(connection, end)->arrived -= count_of(&connection->arrived[end]);
     drop_behind(&connection->arrived[end], 0);
     drop_behind(&connection->flying[end], 0);
     if (lost_in_flight)
@@ -562,6 +570,8 @@ bool network_handle_one(struct machine *machine)
     struct connection *with[2 * WORLD_NODES_MAX + 8];
     size_t count = 0;
 
+    if (machine->arrived == 0)
+        return false;
     for (struct connection *connection = connections; connection != NULL; connection = connection->next) {
         for (int end = 0; end < 2; end++) {
             if (connection->side[end] == machine->id && connection->open[end] && connection->arrived[end].head != NULL &&
@@ -574,6 +584,7 @@ bool network_handle_one(struct machine *machine)
     struct connection *connection = with[chance(count)];
     int end = connection->side[0] == machine->id ? 0 : 1;
     struct wire *wire = take(&connection->arrived[end]);
+    machine->arrived--;
     receive(machine, connection, end, wire);
     free(wire);
     return true;
@@ -590,7 +601,7 @@ static void on_broken(const struct world_event *event)
     struct wire *wire = new_wire(0);
     wire->end = true;
     wire->arrives = world.now;
-    put(&connection->arrived[end], wire);
+    arrive(connection, end, wire);
     machine_wake(at_end(connection, end), world.now);
 }
 

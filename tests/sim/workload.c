@@ -119,10 +119,10 @@ static void fill_body(const struct client_call *call, uint8_t *body)
 {
     uint64_t state = call->body_seed;
     store_u64(body, call->number);
-    for (uint32_t i = 8; i < call->body_size; i++) {
-        if (i % 8 == 0)
-            state = (state ^ state >> 29) * 0xBF58476D1CE4E5B9u + 1;
-        body[i] = (uint8_t)(state >> i % 8 * 8);
+    for (uint32_t i = 8; i < call->body_size; i += 8) {
+        uint32_t left = call->body_size - i;
+        state = (state ^ state >> 29) * 0xBF58476D1CE4E5B9u + 1;
+        memcpy(body + i, &state, left < 8 ? left : 8);
     }
 }
 

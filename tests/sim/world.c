@@ -23,86 +23,79 @@
 struct world world;
 
 static struct {
+    struct event_key {
+        uint64_t at;
+        uint64_t order; /* of those at the same time the one that was planned first */
+        uint32_t place; /* in items */
+    } *heap;
     struct world_event *items;
-    size_t count, capacity;
+    uint32_t *free_places;
+    size_t count;
+    uint32_t capacity, free_count;
     uint64_t order;
 } events;
 
-/* ---- chance ---- */
-
-static uint64_t next_random(void)
-{
-    uint64_t z = (world.random += 0x9E3779B97F4A7C15u);
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-    return z ^ z >> 31;
-}
-
-uint64_t chance(uint64_t below)
-{
-    return below == 0 ? 0 : next_random() % below;
-}
-
-uint64_t chance_between(uint64_t low, uint64_t high)
-{
-    return low + chance(high - low + 1);
-}
-
-bool chance_of(unsigned per_mille)
-{
-    return next_random() % 1000 < per_mille;
-}
-
-uint64_t chance_skewed(uint64_t max)
-{
-    unsigned shift = (unsigned)chance(16);
-    return chance((max >> shift) + 1);
-}
-
 /* ---- events ---- */
 
-static bool before(const struct world_event *a, const struct world_event *b)
+/* A heap whose nodes have four children, of keys only: what they stand for stays where it is. */
+static bool before(const struct event_key *a, const struct event_key *b)
 {
     return a->at != b->at ? a->at < b->at : a->order < b->order;
 }
 
+static void grow_events(void)
+{
+    uint32_t old = events.capacity;
+    events.capacity = old == 0 ? 1024 : old * 2;
+    events.heap = realloc(events.heap, events.capacity * sizeof *events.heap);
+    events.items = realloc(events.items, events.capacity * sizeof *events.items);
+    events.free_places = realloc(events.free_places, events.capacity * sizeof *events.free_places);
+    assert(events.heap != NULL && events.items != NULL && events.free_places != NULL);
+    for (uint32_t place = events.capacity; place-- > old;)
+        events.free_places[events.free_count++] = place;
+}
+
 void world_at(uint64_t at, void (*run)(const struct world_event *event), int node, uint32_t life, void *pointer, uint64_t value)
 {
-    if (events.count == events.capacity) {
-        events.capacity = events.capacity == 0 ? 1024 : events.capacity * 2;
-        events.items = realloc(events.items, events.capacity * sizeof *events.items);
-        assert(events.items != NULL);
-    }
-    struct world_event event = {at < world.now ? world.now : at, events.order++, run, pointer, value, life, node};
+    if (events.free_count == 0)
+        grow_events();
+    uint32_t place = events.free_places[--events.free_count];
+    struct event_key key = {at < world.now ? world.now : at, events.order++, place};
+    events.items[place] = (struct world_event){key.at, run, pointer, value, life, node};
     size_t hole = events.count++;
-    while (hole > 0 && before(&event, &events.items[(hole - 1) / 2])) {
-        events.items[hole] = events.items[(hole - 1) / 2];
-        hole = (hole - 1) / 2;
+    while (hole > 0 && before(&key, &events.heap[(hole - 1) / 4])) {
+        events.heap[hole] = events.heap[(hole - 1) / 4];
+        hole = (hole - 1) / 4;
     }
-    events.items[hole] = event;
+    events.heap[hole] = key;
 }
 
 static struct world_event next_event(void)
 {
-    struct world_event first = events.items[0];
-    struct world_event last = events.items[--events.count];
+    uint32_t place = events.heap[0].place;
+    struct event_key last = events.heap[--events.count];
     size_t hole = 0;
-    for (size_t child = 1; child < events.count; child = 2 * hole + 1) {
-        if (child + 1 < events.count && before(&events.items[child + 1], &events.items[child]))
-            child++;
-        if (!before(&events.items[child], &last))
+    for (size_t child = 1; child < events.count; child = 4 * hole + 1) {
+        size_t end = child + 4 < events.count ? child + 4 : events.count;
+        size_t least = child;
+        while (++child < end) {
+            if (before(&events.heap[child], &events.heap[least]))
+                least = child;
+        }
+        if (!before(&events.heap[least], &last))
             break;
-        events.items[hole] = events.items[child];
-        hole = child;
+        events.heap[hole] = events.heap[least];
+        hole = least;
     }
-    events.items[hole] = last;
-    return first;
+    events.heap[hole] = last;
+    events.free_places[events.free_count++] = place;
+    return events.items[place];
 }
 
 bool world_run_while_not(bool (*condition)(void), uint64_t until)
 {
     uint64_t look_at = world.now;
-    while (events.count > 0 && events.items[0].at <= until) {
+    while (events.count > 0 && events.heap[0].at <= until) {
         struct world_event event = next_event();
         world.now = event.at;
         world.stats->events++;
@@ -450,6 +443,8 @@ void world_run(uint64_t seed, const struct world_options *options, struct world_
     network_close();
     workload_close();
     checker_close();
+    free(events.heap);
     free(events.items);
+    free(events.free_places);
     memset(&events, 0, sizeof events);
 }

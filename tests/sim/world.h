@@ -97,7 +97,6 @@ struct world_options {
 
 struct world_event {
     uint64_t at;
-    uint64_t order;
     void (*run)(const struct world_event *event);
     void *pointer;
     uint64_t value;
@@ -139,12 +138,36 @@ struct world {
 };
 extern struct world world;
 
-/* Seeded chance. */
-uint64_t chance(uint64_t below);
-uint64_t chance_between(uint64_t low, uint64_t high);
-bool chance_of(unsigned per_mille);
+/* Seeded chance: several draws an event, so they are inline. */
+static inline uint64_t chance_next(void)
+{
+    uint64_t z = (world.random += 0x9E3779B97F4A7C15u);
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+}
+
+static inline uint64_t chance(uint64_t below)
+{
+    return below == 0 ? 0 : chance_next() % below;
+}
+
+static inline uint64_t chance_between(uint64_t low, uint64_t high)
+{
+    return low + chance(high - low + 1);
+}
+
+static inline bool chance_of(unsigned per_mille)
+{
+    return chance_next() % 1000 < per_mille;
+}
+
 /* Small values far more often than large ones, up to about max. */
-uint64_t chance_skewed(uint64_t max);
+static inline uint64_t chance_skewed(uint64_t max)
+{
+    unsigned shift = (unsigned)chance(16);
+    return chance((max >> shift) + 1);
+}
 
 void world_at(uint64_t at, void (*run)(const struct world_event *event), int node, uint32_t life, void *pointer, uint64_t value);
 /* Carries events out up to that time. */
