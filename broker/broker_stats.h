@@ -18,7 +18,7 @@
  *     raftDurability       A or B
  *     raftUpSince          ms
  *     raftFdatasyncCount   calls since the start
- *     raftTurnMaxMicros    longest loop turn
+ *     raftTurnMaxMicros    longest turn of the loop, callbacks of sockets and timers too
  *     raftFailed, raftDiskFull, raftDiskSlow   true/false; slow: it handed leadership over for that reason lately
  *     raftForcedRecoveries number: how often the group was made anew with mqbroker --force-new-group
  *     raftMember_<id>      address,role,matchIndex,lag,connected,brokerAddress  (role: LEADER, FOLLOWER, UNKNOWN as this node sees it; matchIndex and

@@ -7,12 +7,14 @@
 
 #include "dledger/dledger_rpc_service.h"
 #include "dledger/flush.h"
+#include "dledger/loop_turn.h"
 #include "dledger/peer.h"
 #include "dledger/replica_internal.h"
 #include "proto/remoting_command.h"
 #include "store/log_sink.h"
 
 #define FORWARDS_MAX 1024u
+#define LONG_TURN_US 20000u /* worth a line in the log */
 #define STOP_STEP_MS 5u
 #define STOP_TRANSFER_MS 2000u
 
@@ -64,7 +66,7 @@ struct dledger_commit_log {
     void (*closed)(void *argument);
     void *closed_argument;
     unsigned open_handles;
-    uint64_t turn_us_max;
+    struct loop_turn loop_turn;
 };
 
 /* ---- replica's io ---- */
@@ -282,16 +284,12 @@ static void on_check(uv_check_t *check)
 static void on_prepare(uv_prepare_t *prepare)
 {
     struct dledger_commit_log *log = prepare->data;
-    uint64_t now_ms = uv_hrtime() / 1000000;
-    uint64_t turn_ms;
+    uint64_t longest_us = log->loop_turn.longest_us;
+    uint64_t turn_us = loop_turn_ends(&log->loop_turn);
 
+    if (turn_us > longest_us && turn_us >= LONG_TURN_US)
+        LOG_WARN("a turn of the loop took %llu ms, longer than any before", (unsigned long long)turn_us / 1000);
     turn(log);
-    turn_ms = now_ms - uv_now(log->loop);
-    if (turn_ms * 1000 > log->turn_us_max && turn_ms < 100000) {
-        log->turn_us_max = turn_ms * 1000;
-        if (turn_ms >= 20)
-            LOG_WARN("a loop turn took %llu ms", (unsigned long long)turn_ms);
-    }
 }
 
 static void forwards_expire(struct dledger_commit_log *log, uint64_t now)
@@ -491,6 +489,7 @@ int dledger_commit_log_start(struct dledger_commit_log *log, struct message_stor
     rv = flush_open(&log->flush, log->loop, on_flushed, log);
     if (rv != 0)
         return error_set(error, rv, "flush thread");
+    loop_turn_init(&log->loop_turn, log->loop);
     uv_prepare_init(log->loop, &log->prepare);
     uv_check_init(log->loop, &log->check);
     uv_idle_init(log->loop, &log->idle);
@@ -669,7 +668,7 @@ const char *dledger_commit_log_why_not(const struct dledger_commit_log *log)
 void dledger_commit_log_state(const struct dledger_commit_log *log, struct dledger_state *state)
 {
     replica_state(&log->replica, state);
-    state->turn_us_max = log->turn_us_max;
+    state->turn_us_max = log->loop_turn.longest_us;
 }
 
 int64_t dledger_commit_log_physical_offset(const struct dledger_commit_log *log, uint64_t index)

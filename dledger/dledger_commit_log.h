@@ -116,7 +116,7 @@ struct dledger_state {
     enum durability_class durability;
     int64_t up_since_ms;
     uint64_t fdatasync_count;
-    uint64_t turn_us_max; /* longest loop turn seen */
+    uint64_t turn_us_max; /* longest turn of the loop (loop_turn.h) */
     bool failed;
     bool removed; /* from the group */
     uint64_t forced_recoveries; /* how often the group was made anew by force */
