@@ -155,6 +155,7 @@ def a_full_disk_still_votes():
     with SmallDisk(300) as disk, Cluster(durability="B", settings=SMALL_FILES, stores={0: disk.folder}) as cluster:
         load = begin_load(cluster, pause=0.001)
         wait_for("another leader than the node on the small disk", 30, lambda: cluster.leader() != 0 or cluster.restart(0))
+        wait_for("the node on the small disk, which may have been restarted just now", 30, lambda: cluster.runtime("raftTerm", 0))
         ballast = os.path.join(disk.folder, "ballast")
         with open(ballast, "wb") as file:
             size, piece = 0, 64 * MIB
