@@ -41,6 +41,7 @@ struct ledger_hole {
     uint64_t end;         /* where the next good entry begins, or the log ends */
     uint64_t doubt;       /* entries from here on to `first` are whole and in a chain, but only what fills the hole proves that it is the right one */
     uint32_t refused;     /* the owner's: members that cannot help, a bit each */
+    bool narrow;          /* its last entry is its own anchor, of the term that it most likely has; the chain behind it is the proof */
 };
 
 struct ledger {
@@ -175,13 +176,16 @@ static inline bool ledger_hole_is_trimmed(const struct ledger *ledger, const str
 /* Do these bytes touch a hole? */
 bool ledger_is_damaged(const struct ledger *ledger, uint64_t position, uint64_t size);
 /* The entry whose term another member must have too, for its entries of the hole to be ours (Raft's log matching): the one behind the hole, or the
- * last of the log. */
+ * last of the log; the last in it when it is narrow. */
 uint64_t ledger_hole_anchor(const struct ledger *ledger, const struct ledger_hole *hole, uint64_t *term);
 /* As ledger_run, but its bytes have been checked. The first entry must not be damaged. */
 uint32_t ledger_checked_run(const struct ledger *ledger, uint64_t first_index, uint32_t max_count, size_t max_bytes, const uint8_t **run, size_t *size);
 /* Writes the first entries of a hole, which other members hold too, and makes them durable; when the run goes beyond the hole, that is written as well.
  * 0; ERROR_BUSY: more is damaged than was known, ask again; ERROR_MALFORMED or ERROR_DAMAGED (does not fit); ERROR_IO: final. */
 int ledger_repair(struct ledger *ledger, uint64_t first, const uint8_t *run, size_t size, uint32_t count, struct error *error);
+/* Nobody holds the entry behind the hole that begins at `first`: who holds the last one in it may have our entries too. They are taken all at once, when the
+ * checksum chain goes from what stands before them to what stands behind. False: it is so already, or nothing stands there. */
+bool ledger_narrow_anchor(struct ledger *ledger, uint64_t first);
 /* Nobody holds what stands before the hole and what stands behind it: what is in doubt before it belongs to it. False: nothing is. */
 bool ledger_widen_to_doubt(struct ledger *ledger, uint64_t first);
 /* The entry behind the hole that begins at `first` is damaged too. */

@@ -83,10 +83,11 @@ void ledger_add_hole(struct ledger *ledger, uint64_t first, uint64_t last, uint6
             ledger->hole_count--;
         }
         hole->refused = 0;
+        hole->narrow = false;
         return;
     }
     memmove(holes + at + 1, holes + at, (ledger->hole_count - at) * sizeof *holes);
-    holes[at] = (struct ledger_hole){first, last, position, end, first, 0};
+    holes[at] = (struct ledger_hole){.first = first, .last = last, .position = position, .end = end, .doubt = first};
     ledger->hole_count++;
 }
 
@@ -127,7 +128,7 @@ void ledger_cut_holes(struct ledger *ledger, uint64_t first_removed)
 
 uint64_t ledger_hole_anchor(const struct ledger *ledger, const struct ledger_hole *hole, uint64_t *term)
 {
-    uint64_t anchor = (int64_t)hole->last < ledger->last_index ? hole->last + 1 : hole->last;
+    uint64_t anchor = (int64_t)hole->last < ledger->last_index && !hole->narrow ? hole->last + 1 : hole->last;
     *term = (int64_t)anchor == ledger->last_index ? ledger->last_term : ledger_term_of(ledger, anchor);
     return anchor;
 }
@@ -398,6 +399,26 @@ void ledger_doubt_before(struct ledger *ledger, uint64_t first, uint64_t from)
         hole->doubt = from;
 }
 
+bool ledger_narrow_anchor(struct ledger *ledger, uint64_t first)
+{
+    struct ledger_hole *hole = hole_to_change(ledger, first);
+    if (hole == NULL || hole->narrow || (int64_t)hole->last >= ledger->last_index || (int64_t)first <= ledger->begin_index ||
+        ledger_term_of(ledger, hole->last) == 0)
+        return false;
+    hole->narrow = true;
+    hole->refused = 0;
+    return true;
+}
+
+/* Does the entry behind a hole continue what a run ends with? */
+static bool continues(const struct ledger *ledger, const struct ledger_hole *hole, const uint8_t *last_of_run)
+{
+    struct ledger_entry last, behind;
+    const uint8_t *bytes = mapped_file_queue_at(&ledger->data, hole->end, LEDGER_ENTRY_HEADER_SIZE);
+    return ledger_entry_decode(&last, last_of_run) == 0 && bytes != NULL && ledger_entry_decode(&behind, bytes) == 0 && behind.index == last.index + 1 &&
+           ledger_entry_chain(bytes, last.chain_crc) == behind.chain_crc;
+}
+
 bool ledger_widen_to_doubt(struct ledger *ledger, uint64_t first)
 {
     struct ledger_hole *hole = hole_to_change(ledger, first);
@@ -439,6 +460,7 @@ int ledger_repair(struct ledger *ledger, uint64_t first, const uint8_t *run, siz
     uint64_t end = 0, anchor_term;
     uint32_t chain = 0;
     struct mapped_file *dirty = NULL;
+    const uint8_t *last_of_run = run;
     size_t at = 0;
     int rv;
 
@@ -462,6 +484,7 @@ int ledger_repair(struct ledger *ledger, uint64_t first, const uint8_t *run, siz
     }
     for (uint32_t n = 0; n < count; n++) {
         struct ledger_entry entry;
+        last_of_run = run + at;
         rv = ledger_entry_decode(&entry, run + at);
         assert(rv == 0);
         at += ledger_entry_size(&entry);
@@ -473,6 +496,9 @@ int ledger_repair(struct ledger *ledger, uint64_t first, const uint8_t *run, siz
                              (unsigned long long)entry.index);
         }
     }
+    /* Nothing of it is proved before that fits. */
+    if (hole->narrow && (first + count - 1 != hole->last || !continues(ledger, hole, last_of_run)))
+        return error_set(error, ERROR_DAMAGED, "what stands behind entry %llu does not continue that", (unsigned long long)hole->last);
     at = 0;
     for (uint32_t n = 0; n < count && rv == 0; n++) {
         struct ledger_entry entry;

@@ -71,8 +71,10 @@ void replica_repair_tick(struct replica *replica, uint64_t now)
             hole = &ledger->holes[i];
     }
     if (hole == NULL) {
-        for (uint32_t i = 0; i < ledger->hole_count; i++)
-            ledger->holes[i].refused = 0; /* a member that was damaged too may have been mended */
+        for (uint32_t i = 0; i < ledger->hole_count; i++) { /* a member that was damaged too may have been mended */
+            ledger->holes[i].refused = 0;
+            ledger->holes[i].narrow = false;
+        }
         replica->repair_due_us = now + REPLICA_REPAIR_REFUSED_MS * 1000ull;
         return;
     }
@@ -163,19 +165,22 @@ void replica_receive_repaired(struct replica *replica, uint64_t from, const stru
     last = hole->last;
     position = hole->position;
     ledger_describe(ledger, position, where, sizeof where);
-    if (in->flags == PEER_REPAIR_CONFLICT) {
+    if (in->flags == PEER_REPAIR_CONFLICT && !hole->narrow) { /* else the term was a guess */
         if (!resolve_conflict(replica, hole)) {
             replica->repair_due_us = now + REPLICA_REVIEW_RETRY_MS * 1000ull;
             return;
         }
     } else if (in->count == 0) {
         hole->refused |= 1u << (from - 1);
-        if (hole->refused == all_others(replica) && ledger_widen_to_doubt(ledger, first))
+        if (hole->refused == all_others(replica) && ledger_narrow_anchor(ledger, first))
+            LOG_INFO("%s: nobody has the entry behind entry %llu: whose log ends there is asked for what is before", where, (unsigned long long)last);
+        else if (hole->refused == all_others(replica) && ledger_widen_to_doubt(ledger, first))
             LOG_WARN("%s: nobody has entry %llu behind the one that stands before it here: that one is fetched too", where, (unsigned long long)first);
         else if (hole->refused == all_others(replica))
             LOG_ERROR("%s: entries %llu to %llu cannot be fetched from any member: %s", where, (unsigned long long)first, (unsigned long long)last,
                       last < replica->applied ? "what they hold cannot be read, the rest can"
-                                              : "they are to be applied yet, so this member waits for one that has them");
+                                              : "they are to be applied yet, so this member waits for one that has them; when that is lost for good: mqbroker "
+                                                "--force-new-group, on the member whose log is to count (docs/group.md), or a backup");
     } else {
         int rv = ledger_repair(ledger, first, run, in->body_size, in->count, &error);
         if (rv == ERROR_IO) {
