@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "tests/sim/bugs.h"
+#include "tests/sim/drivers.h"
 #include "tests/sim/runs.h"
 
 static const char usage[] =
@@ -25,6 +26,7 @@ static const char usage[] =
     "    --nodes N       1, 3 or 5; else the seed decides between 3 and 5\n"
     "    --durability C  A or B; else the seed decides\n"
     "    --bug NAME      puts a fault of ours in, to see that the checker finds it (list: --bug help)\n"
+    "    --drivers[=PLAY]  the drivers of Raft alone, on a network that reorders and doubles messages; else the seed decides between the plays\n"
     "    --faults LIST   of the faults of this seed only those with these numbers, \"3,17\" or \"none\" (as a shortened schedule says)\n"
     "    --json          the last line is {\"runs\",\"hours\",\"client_ops\",\"violations\",\"cpu_seconds\",\"times_real_time\",\"faults\"}; hours: virtual\n"
     "    --jobs J        runs at a time (number of processors)\n"
@@ -115,6 +117,19 @@ static enum seeded_bug bug_of(const char *name)
     exit(2);
 }
 
+static int play_of(const char *name)
+{
+    for (int i = 0; i < PLAYS; i++) {
+        if (strcmp(name, drivers_play_names[i]) == 0)
+            return i;
+    }
+    fprintf(stderr, "--drivers=%s: the plays are", name);
+    for (int i = PLAY_NONE + 1; i < PLAYS; i++)
+        fprintf(stderr, " %s", drivers_play_names[i]);
+    fprintf(stderr, "\n");
+    exit(2);
+}
+
 /* "3,17": all others are left out. */
 static const bool *faults_but(const char *list)
 {
@@ -140,7 +155,7 @@ int main(int argc, char **argv)
 {
     static const struct option options[] = {
         {"seed", 1, NULL, 's'},   {"runs", 1, NULL, 'r'},  {"length", 1, NULL, 't'}, {"nodes", 1, NULL, 'n'},   {"durability", 1, NULL, 'd'},
-        {"bug", 1, NULL, 'b'},     {"jobs", 1, NULL, 'j'},    {"prove", 0, NULL, 'p'},
+        {"bug", 1, NULL, 'b'},     {"drivers", 2, NULL, 'D'},    {"jobs", 1, NULL, 'j'},    {"prove", 0, NULL, 'p'},
         {"seconds", 1, NULL, 'S'}, {"json", 0, NULL, 'J'},   {"faults", 1, NULL, 'f'}, {"verbose", 0, NULL, 'v'}, {"help", 0, NULL, 'h'}, {NULL, 0, NULL, 0},
     };
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
@@ -188,6 +203,10 @@ int main(int argc, char **argv)
             settings.jobs = (unsigned)number(optarg, "jobs", RUNS_JOBS_MAX);
             if (settings.jobs == 0)
                 settings.jobs = 1;
+            break;
+        case 'D':
+            settings.options.drivers = true;
+            settings.options.play = optarg == NULL ? PLAY_NONE : play_of(optarg);
             break;
         case 'S':
             settings.limit = (unsigned)number(optarg, "seconds", 1000000);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tests/sim/bugs.h"
+#include "tests/sim/drivers.h"
 #include "tests/sim/runs.h"
 
 #define LINES_MAX 40u /* a longer schedule is only told by its numbers */
@@ -17,6 +18,8 @@ void print_command(const struct settings *settings, uint64_t seed)
         printf(" --nodes %d", options->nodes);
     if (options->durability != 0)
         printf(" --durability %c", options->durability);
+    if (options->drivers)
+        printf(" --drivers=%s", drivers_play_names[options->play]);
     if (options->bug != SEEDED_NONE)
         printf(" --bug %s", seeded_bug_names[options->bug]);
 }

@@ -13,6 +13,7 @@
 #include "tests/sim/chaos.h"
 #include "tests/sim/checker.h"
 #include "tests/sim/disk_fault.h"
+#include "tests/sim/drivers.h"
 #include "tests/sim/machine.h"
 #include "tests/sim/workload.h"
 
@@ -394,6 +395,10 @@ void world_run(uint64_t seed, const struct world_options *options, struct world_
     world.stats = stats;
     world.schedule = schedule;
     world.now = 100 * SECOND;
+    if (options->drivers) {
+        drivers_run((enum drivers_play)options->play);
+        return;
+    }
     uint64_t nodes = chance_of(700) ? 3 : 5;
     bool class_b = chance_of(600);
     world.founders = world.nodes = options->nodes != 0 ? options->nodes : (int)nodes;

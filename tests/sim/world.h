@@ -92,6 +92,8 @@ struct world_options {
     int verbose;
     enum seeded_bug bug;
     uint64_t kinds; /* of faults: 1 << enum chaos_kind each; 0: the seed decides */
+    bool drivers;   /* drivers alone (drivers.h) */
+    int play;       /* of theirs; 0: the seed decides */
     const bool *left_out; /* [WORLD_FAULTS_MAX] by number in the schedule; NULL = none */
 };
 
