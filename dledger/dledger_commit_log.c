@@ -278,18 +278,22 @@ static void turn(struct dledger_commit_log *log)
 
 static void on_check(uv_check_t *check)
 {
-    turn(check->data);
+    struct dledger_commit_log *log = check->data;
+
+    loop_turn_polled(&log->loop_turn, log->loop);
+    turn(log);
 }
 
 static void on_prepare(uv_prepare_t *prepare)
 {
     struct dledger_commit_log *log = prepare->data;
     uint64_t longest_us = log->loop_turn.longest_us;
-    uint64_t turn_us = loop_turn_ends(&log->loop_turn);
+    uint64_t turn_us;
 
+    turn(log);
+    turn_us = loop_turn_ends(&log->loop_turn);
     if (turn_us > longest_us && turn_us >= LONG_TURN_US)
         LOG_WARN("a turn of the loop took %llu ms, longer than any before", (unsigned long long)turn_us / 1000);
-    turn(log);
 }
 
 static void forwards_expire(struct dledger_commit_log *log, uint64_t now)
@@ -489,7 +493,6 @@ int dledger_commit_log_start(struct dledger_commit_log *log, struct message_stor
     rv = flush_open(&log->flush, log->loop, on_flushed, log);
     if (rv != 0)
         return error_set(error, rv, "flush thread");
-    loop_turn_init(&log->loop_turn, log->loop);
     uv_prepare_init(log->loop, &log->prepare);
     uv_check_init(log->loop, &log->check);
     uv_idle_init(log->loop, &log->idle);

@@ -1,19 +1,18 @@
 #include "dledger/loop_turn.h"
 
-void loop_turn_init(struct loop_turn *turn, uv_loop_t *loop)
+void loop_turn_polled(struct loop_turn *turn, const uv_loop_t *loop)
 {
-    /* libuv's cached time cannot tell when a turn began: it is set anew before the timers, behind the callbacks of sockets. */
-    uv_loop_configure(loop, UV_METRICS_IDLE_TIME);
-    *turn = (struct loop_turn){.loop = loop};
+    turn->polled_ns = uv_hrtime();
+    /* libuv took the time when it stopped waiting. */
+    uint64_t now_ms = turn->polled_ns / 1000000, woken_ms = uv_now(loop);
+    turn->sockets_us = now_ms > woken_ms ? (now_ms - woken_ms) * 1000 : 0;
 }
 
 uint64_t loop_turn_ends(struct loop_turn *turn)
 {
-    uint64_t now_ns = uv_hrtime(), waited_ns = uv_metrics_idle_time(turn->loop), us = 0;
-    if (turn->looked_ns != 0)
-        us = (now_ns - turn->looked_ns - (waited_ns - turn->waited_ns)) / 1000;
-    turn->looked_ns = now_ns;
-    turn->waited_ns = waited_ns;
+    if (turn->polled_ns == 0)
+        return 0;
+    uint64_t us = turn->sockets_us + (uv_hrtime() - turn->polled_ns) / 1000;
     if (us > turn->longest_us)
         turn->longest_us = us;
     return us;

@@ -1,6 +1,7 @@
-/* How long the turns of a loop take: everything between two looks, callbacks of sockets and timers too, but for the time in which the loop waited for events.
+/* How long the turns of a loop take: callbacks of sockets and timers and what is done between them, not the time in which the loop waits for events.
  *
- * Wall-clock time: a turn in which the processor was somebody else's is as long for those who wait. Resolution: microseconds.
+ * Wall-clock time: a turn in which the processor was somebody else's is as long for those who wait. It costs no system call: libuv tells in milliseconds when it
+ * stopped waiting, so lengths are up to one too short or too long.
  */
 #ifndef LEDGERMQ_DLEDGER_LOOP_TURN_H
 #define LEDGERMQ_DLEDGER_LOOP_TURN_H
@@ -8,15 +9,14 @@
 #include <uv.h>
 
 struct loop_turn {
-    uv_loop_t *loop;
-    uint64_t looked_ns;   /* 0 = never */
-    uint64_t waited_ns;   /* by the loop, until then */
+    uint64_t polled_ns;  /* the callbacks of sockets had been run; 0 = never */
+    uint64_t sockets_us; /* ... and took so long */
     uint64_t longest_us;
 };
 
-/* Before the loop runs: it has to keep count of its waiting, for which it looks for events once more before each wait. */
-void loop_turn_init(struct loop_turn *turn, uv_loop_t *loop);
-/* From a prepare callback, once per turn. The length of the turn that ends here, in microseconds; 0 the first time. */
+/* At the begin of a check callback, once per turn: the loop has waited, and callbacks of sockets have been run. */
+void loop_turn_polled(struct loop_turn *turn, const uv_loop_t *loop);
+/* At the end of a prepare callback, once per turn: what follows is the wait. The length of the turn that ends here, in microseconds; 0 the first time. */
 uint64_t loop_turn_ends(struct loop_turn *turn);
 
 #endif

@@ -814,7 +814,8 @@ void checker_sending(struct machine *machine, uint64_t to, const struct peer_mes
                 message->type == PEER_BULK || message->type == PEER_FORGOT;
     /* Who alone has a vote leads within its start. */
     bool starts = machine->replica.phase < REPLICA_RUNNING && machine->replica.driver.started;
-    if (machine->replica.phase != REPLICA_RUNNING && !asks && !starts)
+    bool refuses = message->type == PEER_BULK_RESULT && message->flags == PEER_BULK_REFUSED;
+    if (machine->replica.phase != REPLICA_RUNNING && !asks && !starts && !refuses)
         violation(machine->id, "a member that does not run sends a message of type %d", message->type);
     switch (message->type) {
     case PEER_REQUEST_VOTE:
