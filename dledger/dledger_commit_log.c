@@ -38,7 +38,8 @@ struct dledger_commit_log {
     struct replica replica;
     struct peer_network network;
     struct dledger_rpc_service rpc;
-    struct flush flush;
+    struct flush flush;      /* the log */
+    struct flush vote_flush; /* term and vote: a sync of the log may take long */
     uv_prepare_t prepare;
     uv_check_t check;
     uv_idle_t idle;
@@ -89,12 +90,33 @@ static void io_sync(void *context, struct ledger_sync *sync)
     flush_submit(&log->flush, sync);
 }
 
+static void run_sync(void *job)
+{
+    ledger_sync_run(job);
+}
+
 static void on_flushed(struct flush *flush)
 {
     struct dledger_commit_log *log = flush->context;
-    /* An async wake-up may come twice for one job. */
-    if (log->replica.syncing)
-        replica_synced(&log->replica);
+    replica_synced(&log->replica);
+}
+
+static bool io_save_vote(void *context, struct vote_save *save)
+{
+    struct dledger_commit_log *log = context;
+    flush_submit(&log->vote_flush, save);
+    return flush_wait(&log->vote_flush, REPLICA_VOTE_WAIT_MS);
+}
+
+static void run_vote_save(void *job)
+{
+    vote_save_run(job);
+}
+
+static void on_vote_saved(struct flush *flush)
+{
+    struct dledger_commit_log *log = flush->context;
+    raft_driver_vote_saved(&log->replica.driver);
 }
 
 static void reserve_work(uv_work_t *work)
@@ -466,7 +488,7 @@ struct dledger_commit_log *dledger_commit_log_new(uv_loop_t *loop, struct env *e
                                                   struct log_view *view, struct error *error)
 {
     struct dledger_commit_log *log = calloc(1, sizeof *log);
-    struct replica_io io = {log, io_send, io_cut, io_sync, io_reserve, io_save, io_hello_changed, io_scrub, io_job};
+    struct replica_io io = {log, io_send, io_cut, io_sync, io_reserve, io_save, io_hello_changed, io_scrub, io_job, io_save_vote};
 
     if (log == NULL || (log->forwards_in = calloc(FORWARDS_MAX, sizeof *log->forwards_in)) == NULL) {
         free(log);
@@ -490,9 +512,11 @@ int dledger_commit_log_start(struct dledger_commit_log *log, struct message_stor
     struct peer_network_callbacks callbacks = {log, on_peer_message, on_peer_connected, on_peer_lost, on_dledger_frame};
     int rv;
 
-    rv = flush_open(&log->flush, log->loop, on_flushed, log);
+    rv = flush_open(&log->flush, log->loop, run_sync, on_flushed, log);
+    if (rv == 0)
+        rv = flush_open(&log->vote_flush, log->loop, run_vote_save, on_vote_saved, log);
     if (rv != 0)
-        return error_set(error, rv, "flush thread");
+        return error_set(error, rv, "flush threads");
     uv_prepare_init(log->loop, &log->prepare);
     uv_check_init(log->loop, &log->check);
     uv_idle_init(log->loop, &log->idle);
@@ -551,7 +575,7 @@ static void on_stop_step(uv_timer_t *timer)
         }
         log->transferred = true;
     }
-    if (log->reserve_out || log->save_out || log->replica.syncing)
+    if (log->reserve_out || log->save_out || log->replica.syncing || log->replica.votes.saving)
         return;
     if (!log->replica.checkpoint.clean) {
         if (!replica_stop_step(&log->replica) || log->save_out)
@@ -559,12 +583,13 @@ static void on_stop_step(uv_timer_t *timer)
     }
     uv_timer_stop(timer);
     log->started = false;
-    log->open_handles = 6;
+    log->open_handles = 7;
     uv_close((uv_handle_t *)&log->prepare, on_handle_closed);
     uv_close((uv_handle_t *)&log->check, on_handle_closed);
     uv_close((uv_handle_t *)&log->idle, on_handle_closed);
     uv_close((uv_handle_t *)&log->timer, on_handle_closed);
     flush_close(&log->flush, on_flush_closed);
+    flush_close(&log->vote_flush, on_flush_closed);
     peer_network_close(&log->network, on_network_closed, log);
 }
 

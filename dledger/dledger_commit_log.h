@@ -112,7 +112,7 @@ struct dledger_state {
     uint64_t trimmed_segments; /* removed in this run */
     int64_t end_position;    /* of what this node has written */
     int64_t synced_position; /* and of what is on stable storage */
-    uint64_t sync_age_ms;    /* so long the fdatasync that is under way takes already; 0 = none is */
+    uint64_t sync_age_ms;    /* so long the sync of the log, or of a vote, that is under way takes already; 0 = none is */
     enum durability_class durability;
     int64_t up_since_ms;
     uint64_t fdatasync_count;

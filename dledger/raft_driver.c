@@ -207,7 +207,7 @@ void raft_driver_persisted(struct raft_driver *driver, raft_index index)
 {
     struct raft_event event = {.type = RAFT_PERSISTED_ENTRIES};
 
-    if (!driver->started || driver->failed)
+    if (!driver->started || driver->failed || driver->votes->saving) /* the caller says it again */
         return;
     if (driver->raft.snapshot.installing || index <= driver->raft.last_stored || index > raft_last_index(&driver->raft))
         return;
@@ -245,7 +245,7 @@ void raft_driver_tick(struct raft_driver *driver)
     struct raft *raft = &driver->raft;
     raft_time now = raft_driver_now(driver);
 
-    if (!driver->started || driver->failed)
+    if (!driver->started || driver->failed || driver->votes->saving)
         return;
     /* Who may not stand for election never stops believing in its leader, and refuses its vote to all others for ever. */
     if (raft_state(raft) == RAFT_FOLLOWER && !raft_driver_may_stand(driver) && raft->follower_state.current_leader.id != 0 &&
@@ -273,20 +273,21 @@ void raft_driver_tick(struct raft_driver *driver)
     driver->read_first = false;
     if (raft_state(raft) == RAFT_FOLLOWER && raft_role(raft) == RAFT_VOTER && raft_driver_voters(raft) == 1 &&
         raft_last_index(raft) == raft->last_stored && !raft->snapshot.installing && raft_driver_guarded(driver, GUARD_SOLE_VOTER)) {
-        struct error error;
-        raft->current_term++;
-        raft->voted_for = raft->id;
-        if (vote_file_save(driver->votes, raft->current_term, raft->voted_for, &error) != 0) {
-            raft_driver_fail(driver, &error);
-            return;
+        /* When that takes long the timer runs out once more afterwards. */
+        if (raft->current_term != driver->sole_term) {
+            driver->sole_term = ++raft->current_term;
+            raft->voted_for = raft->id;
+            if (raft_driver_save_vote(driver, NULL) != 0)
+                return;
         }
+        driver->sole_term = 0;
     }
     /* Who was told to take over is voted for though the others have a leader. In its first round only: the leader reckons with no more than that
      * (raft_driver_contact.c), and one that hears nobody would unseat each leader that the others elect. */
     if (raft_state(raft) == RAFT_CANDIDATE)
         raft->candidate_state.disrupt_leader = false;
     raft_driver_step_timeout(driver, &event);
-    if (driver->timeout_ms < now + 5)
+    if (driver->timeout_ms < now + 5 && !driver->votes->saving)
         driver->timeout_ms = now + 5; /* never spin on a timer that is always due */
 }
 
@@ -297,7 +298,7 @@ uint64_t raft_driver_leader(struct raft_driver *driver)
 
     if (!driver->started || driver->failed)
         return 0;
-    if (driver->unsaved_term > raft_current_term(&driver->raft))
+    if (driver->unsaved_term > raft_current_term(&driver->raft) || (driver->votes->saving && driver->unsaved_term == raft_current_term(&driver->raft)))
         return driver->unsaved_leader;
     raft_leader(&driver->raft, &id, &address);
     return id;
@@ -319,7 +320,7 @@ void raft_driver_hurry(struct raft_driver *driver, uint32_t delay_ms)
     raft_time now = raft_driver_now(driver);
     unsigned timeout;
 
-    if (!driver->started || driver->failed || raft_state(raft) == RAFT_LEADER || !raft_driver_may_stand(driver))
+    if (!driver->started || driver->failed || driver->votes->saving || raft_state(raft) == RAFT_LEADER || !raft_driver_may_stand(driver))
         return;
     /* An election under way gets the time that slow disks need, unless it is lost: ours, and that of somebody else. */
     if (raft_driver_stands(driver) && delay_ms < RAFT_DRIVER_VOTE_PATIENCE_MS && !raft_driver_vote_refused(driver))
@@ -448,7 +449,7 @@ void raft_driver_move_trail(struct raft_driver *driver, raft_index index, struct
     struct raft_buffer buffer = {(void *)(uintptr_t)configuration.data, configuration.size};
     raft_index keep_from = (raft_index)driver->ledger->begin_index + 1;
 
-    if (!driver->started || driver->failed || driver->raft.snapshot.installing || index > driver->commit || index > driver->raft.last_stored)
+    if (!driver->started || driver->failed || driver->votes->saving || driver->raft.snapshot.installing || index > driver->commit || index > driver->raft.last_stored)
         return;
     if (trail->offset + 1 >= keep_from && raft_last_index(&driver->raft) - trail->offset < (1ull << 30))
         return; /* nothing was deleted and the count is far from its 32 bits */

@@ -54,6 +54,8 @@ struct raft_driver_io {
     void (*behind)(void *context, uint64_t to);
     /* As leader: this entry is to be sent, and cannot be read. */
     void (*damaged)(void *context, raft_index index);
+    /* Has it run where that may take long, and waits a short time for it. True: it has been run. False: raft_driver_vote_saved() is called when it has. */
+    bool (*save_vote)(void *context, struct vote_save *save);
 };
 
 struct raft_driver_options {
@@ -77,6 +79,11 @@ struct raft_driver {
     raft_time timeout_ms;   /* when raft_driver_tick() is due */
     raft_time leader_tick_ms; /* last time the leader's timer ran */
     raft_time heard_ms;       /* when a leader of our term was heard last */
+    struct vote_save vote_save; /* while votes->saving: of what the core has decided already (raft_driver_step.c) */
+    struct raft_update waiting; /* ... and what is to be done then */
+    raft_time vote_since_ms;
+    raft_term sole_term;        /* as sole voter: saved for us to lead in, which we have not done yet; 0 = none */
+    raft_index waiting_change;  /* a configuration that was to be fed back meanwhile, 0 = none */
     bool disk_hangs;        /* the owner says that a sync does not come back: nothing is begun that would wait for the vote file */
     raft_term unsaved_term; /* the newest one that we heard of meanwhile; whoever led in an older one leads no more */
     uint64_t unsaved_leader; /* who leads in it, 0 = not heard */
@@ -141,6 +148,8 @@ void raft_driver_restart_quorum_check(struct raft_driver *driver);
 int raft_driver_make_room(struct raft_driver *driver, uint64_t end_position, uint32_t count);
 /* Entries up to index are as durable as the class wants (the caller heeds cuts made since they were handed to a sync: ledger_sync_done() does). */
 void raft_driver_persisted(struct raft_driver *driver, raft_index index);
+/* vote_save has been run, after save_vote() said that it had not. */
+void raft_driver_vote_saved(struct raft_driver *driver);
 /* Runs the timer if it is due. */
 void raft_driver_tick(struct raft_driver *driver);
 /* Feeds back a committed configuration entry. */

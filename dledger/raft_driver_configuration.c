@@ -70,6 +70,10 @@ void raft_driver_apply_configuration(struct raft_driver *driver, raft_index inde
 
     if (!driver->started || index != driver->raft.configuration_uncommitted_index)
         return; /* fed back already, or the one we started with */
+    if (driver->votes->saving) {
+        driver->waiting_change = index;
+        return;
+    }
     event.configuration.index = index;
     if (raft_configuration_decode(&buffer, &event.configuration.conf) == 0)
         raft_driver_step(driver, &event);

@@ -38,8 +38,10 @@ static inline bool raft_driver_stands(struct raft_driver *driver)
 void raft_driver_fail(struct raft_driver *driver, const struct error *error);
 /* How long an election may take before another one disturbs it: votes are synced before they are answered. */
 #define RAFT_DRIVER_VOTE_PATIENCE_MS 200u
-/* Runs the step and carries its update out. Libraft's code. */
+/* Runs the step and carries its update out. Libraft's code; RAFT_BUSY: the update waits for term and vote to be durable. Not while it does. */
 int raft_driver_step(struct raft_driver *driver, struct raft_event *event);
+/* Saves term and vote as the core has them. 0; RAFT_BUSY: it takes long, and the update (NULL: none) is carried out afterwards; RAFT_IOERR: final. */
+int raft_driver_save_vote(struct raft_driver *driver, const struct raft_update *update);
 enum raft_entry_type raft_driver_entry_type(uint8_t kind);
 /* Describes a checked run to the core; valid until the next call. NULL: no memory. */
 struct raft_entry *raft_driver_describe(struct raft_driver *driver, const uint8_t *run, uint32_t count);

@@ -106,6 +106,13 @@ static void receive_append(struct raft_driver *driver, struct raft_message *mess
     entries = raft_driver_describe(driver, run, count);
     if (entries == NULL)
         return;
+    /* A later term is on the disk before an entry of its leader is in the log: the term alone first. */
+    if (count > 0 && append->term > raft_current_term(raft)) {
+        append->prev_log_index = previous;
+        append->prev_log_term = previous_term;
+        if (step_message(driver, message) != 0 || driver->failed)
+            return;
+    }
     driver->source = run;
     driver->source_size = size;
     do {
@@ -215,7 +222,7 @@ static void step_vote_request(struct raft_driver *driver, struct raft_message *m
     if (raft_state(raft) == RAFT_FOLLOWER && raft->follower_state.current_leader.id == message->server_id && message->request_vote.term > term)
         raft_driver_forget_leader(driver);
     raft_driver_step_vote_request(driver, &event);
-    if (driver->failed || raft_state(raft) == RAFT_LEADER)
+    if (driver->failed || driver->votes->saving || raft_state(raft) == RAFT_LEADER)
         return;
     bool granted = raft_voted_for(raft) == message->server_id && (raft_current_term(raft) != term || voted_for != message->server_id);
     /* Without its vote we may never win, and each new term of ours would be one in which it has to begin anew. */
@@ -239,21 +246,22 @@ static bool known_server(const struct raft *raft, uint64_t id)
     return false;
 }
 
-/* Term and vote are synced inside the step, on the loop. On a disk that hangs nothing may wait for that: heart-beats would stop, and clients would hear
- * nothing at all. Messages may be lost in Raft, so what would raise our term or take our vote is, until the disk answers again; that there is a later
- * term is not forgotten. */
+/* Nothing may be taken while term and vote of the last step are not durable. And on a disk of which it is known that it hangs nothing is begun that would
+ * wait for them: what would raise our term or take our vote is dropped, while this member goes on following its leader. Messages may be lost in Raft; that
+ * there is a later term, and who leads in it, is not forgotten. */
 static bool waits_for_vote_file(struct raft_driver *driver, uint64_t from, const struct peer_message *in)
 {
+    bool saving = driver->votes->saving;
     raft_term current = raft_current_term(&driver->raft);
     raft_term term = in->append.term; /* the first word of all of these */
-
-    if (!driver->disk_hangs || in->type == PEER_REQUEST_VOTE_RESULT)
-        return driver->disk_hangs;
-    if (in->type == PEER_REQUEST_VOTE || in->type == PEER_TIMEOUT_NOW)
-        return true;
-    if (term <= current)
-        return false;
     uint64_t leader = in->type == PEER_APPEND_ENTRIES ? from : 0;
+
+    if (!saving && (!driver->disk_hangs || in->type == PEER_REQUEST_VOTE_RESULT))
+        return driver->disk_hangs;
+    if (in->type != PEER_APPEND_ENTRIES && in->type != PEER_APPEND_ENTRIES_RESULT)
+        return true;
+    if (term < current || (term == current && (!saving || leader == 0)))
+        return saving;
     if (term > driver->unsaved_term || (term == driver->unsaved_term && leader != 0 && leader != driver->unsaved_leader)) {
         driver->unsaved_term = term;
         driver->unsaved_leader = leader;

@@ -2,7 +2,7 @@
  *
  *   1 a message is validated and, where the core would misbehave, split, trimmed or dropped (guards)
  *   2 raft_step()
- *   3 term and vote are synced; 4 new entries go to the ledger (after a cut if they overlap); 5 state; 6 messages leave; 7 commit index
+ *   3 term and vote are synced, and when that takes long the rest is done later; 4 new entries go to the ledger (after a cut if they overlap); 5 state; 6 messages leave; 7 commit index
  *
  * Applying and answering happen outside, at the end of the loop turn, so that no step runs inside another but for configurations.
  */
@@ -17,6 +17,7 @@
 #define GIVE_WAY_MS 60u
 #define GIVE_WAY_PAUSE_MS 250u
 #define AGAIN_BYTES (64u << 10)
+#define VOTE_SPENT_MAX_MS 2000u
 
 void raft_driver_fail(struct raft_driver *driver, const struct error *error)
 {
@@ -234,22 +235,111 @@ static void send_message(struct raft_driver *driver, struct raft_message *messag
         driver->io.send(driver->io.context, message->server_id, &out, NULL, 0);
 }
 
-/* Our timer ran while the disk took its time, and those whom we ask for their votes will need as long: where syncs take longer than an election
- * may, nobody would ever win one. */
-static int save_vote(struct raft_driver *driver, struct error *error)
+/* The core decides first: term and vote in its memory are ahead of the disk while a save is out. That a save may take for ever is safe because
+ *
+ *   - nobody hears of them before: they leave in messages of that very update, which waits, and in hellos, which tell what the file said last;
+ *   - no step is made meanwhile: what arrives is lost, as messages may be, and timers stand still. So there is one save at a time, one term or vote never
+ *     overtakes another on its way to the disk, and the core's arrays, to which the update points, stay as they are;
+ *   - no entry of the new term is in the log: an update that brings one never changes the term (receive_append(), GUARD_SOLE_VOTER);
+ *   - a process that dies meanwhile finds what it had told or something newer that nobody was told, and either may be gone on with.
+ *
+ * Who waits follows or stands for election, so that nobody misses heartbeats of it: who led before has stepped down in that step, and who wins an election
+ * saves nothing.
+ */
+static int vote_is_saved(struct raft_driver *driver)
 {
     struct raft *raft = &driver->raft;
-    raft_time before = raft_driver_now(driver);
-    int rv = vote_file_save(driver->votes, raft_current_term(raft), raft_voted_for(raft), error);
-    raft_time spent = raft_driver_now(driver) - before;
+    raft_time spent = raft_driver_now(driver) - driver->vote_since_ms;
+    struct error error;
 
-    if (rv != 0 || spent == 0 || raft_state(raft) == RAFT_LEADER)
-        return rv;
+    if (vote_save_end(&driver->vote_save, &error) != 0) {
+        raft_driver_fail(driver, &error);
+        return RAFT_IOERR;
+    }
+    if (spent == 0)
+        return 0;
+    /* Our timer ran while the disk took its time, and those whom we ask for their votes will need as long: where syncs take longer than an election
+     * may, nobody would ever win one. */
     raft->election_timer_start += spent; /* never ahead of the clock */
     if (raft_state(raft) == RAFT_CANDIDATE)
-        raft->candidate_state.randomized_election_timeout += (unsigned)(2 * spent);
+        raft->candidate_state.randomized_election_timeout += (unsigned)(2 * (spent < VOTE_SPENT_MAX_MS ? spent : VOTE_SPENT_MAX_MS));
     driver->timeout_ms = raft_timeout(raft);
     return 0;
+}
+
+static void note_state(struct raft_driver *driver, unsigned flags)
+{
+    if ((flags & (RAFT_UPDATE_STATE)) != 0) {
+        memset(driver->stale_since, 0, sizeof driver->stale_since);
+        if (raft_driver_leads(driver))
+            driver->patient_ms = 0;
+        raft_driver_forget_contacts(driver);
+    }
+    if ((flags & (RAFT_UPDATE_STATE | RAFT_UPDATE_CURRENT_TERM)) != 0)
+        driver->io.state_changed(driver->io.context);
+}
+
+int raft_driver_save_vote(struct raft_driver *driver, const struct raft_update *update)
+{
+    struct raft *raft = &driver->raft;
+
+    assert(raft_state(raft) != RAFT_LEADER);
+    driver->vote_since_ms = raft_driver_now(driver);
+    vote_save_begin(&driver->vote_save, driver->votes, raft_current_term(raft), raft_voted_for(raft));
+    if (driver->io.save_vote(driver->io.context, &driver->vote_save))
+        return vote_is_saved(driver);
+    driver->waiting = (struct raft_update){0};
+    if (update != NULL)
+        driver->waiting = *update;
+    driver->timeout_ms = UINT64_MAX;
+    /* Whoever led leads no more, and its clients hear that now. */
+    note_state(driver, driver->waiting.flags);
+    LOG_WARN("raft: this disk hangs: term and vote are not stored after %llu ms; until they are, this member takes no part",
+             (unsigned long long)(raft_driver_now(driver) - driver->vote_since_ms));
+    return RAFT_BUSY;
+}
+
+/* All of an update but term and vote. */
+static int carry_out(struct raft_driver *driver, const struct raft_update *update)
+{
+    struct error error;
+
+    if ((update->flags & (RAFT_UPDATE_ENTRIES)) != 0 &&
+        store_entries(driver, update->entries.index, update->entries.batch, update->entries.n) != 0) {
+        if (driver->ledger->failed)
+            error = driver->ledger->failure;
+        else
+            error_set(&error, ERROR_NO_SPACE, "raft: no room for %u entries at index %llu", update->entries.n, update->entries.index);
+        raft_driver_fail(driver, &error);
+        return RAFT_IOERR;
+    }
+    note_state(driver, update->flags);
+    if ((update->flags & (RAFT_UPDATE_MESSAGES)) != 0) {
+        for (unsigned i = 0; i < update->messages.n; i++)
+            send_message(driver, &update->messages.batch[i]);
+    }
+    if ((update->flags & (RAFT_UPDATE_COMMIT_INDEX)) != 0) {
+        raft_index commit = raft_commit_index(&driver->raft);
+        if (commit > driver->commit || (commit < driver->commit && !raft_driver_guarded(driver, GUARD_COMMIT_MONOTONIC)))
+            driver->commit = commit;
+    }
+    if (SEEDED_BUG_NOW(COMMIT_EARLY, 50) && raft_driver_leads(driver))
+        driver->commit = raft_driver_last(driver);
+    return 0;
+}
+
+void raft_driver_vote_saved(struct raft_driver *driver)
+{
+    struct raft_buffer change;
+    raft_index index = driver->waiting_change;
+
+    driver->waiting_change = 0;
+    if (vote_is_saved(driver) != 0 || driver->failed)
+        return;
+    driver->timeout_ms = raft_timeout(&driver->raft);
+    LOG_INFO("raft: term and vote were stored after %llu ms", (unsigned long long)(raft_driver_now(driver) - driver->vote_since_ms));
+    if (carry_out(driver, &driver->waiting) == 0 && index != 0 && raft_driver_configuration_at(driver, index, &change))
+        raft_driver_apply_configuration(driver, index, slice_of(change.base, change.len));
 }
 
 int raft_driver_step(struct raft_driver *driver, struct raft_event *event)
@@ -258,6 +348,7 @@ int raft_driver_step(struct raft_driver *driver, struct raft_event *event)
     struct error error;
     int rv;
 
+    assert(!driver->votes->saving);
     event->time = raft_driver_now(driver);
     event->capacity = driver->capacity;
     driver->steps++;
@@ -271,39 +362,11 @@ int raft_driver_step(struct raft_driver *driver, struct raft_event *event)
         }
         return rv;
     }
-    if ((update.flags & (RAFT_UPDATE_CURRENT_TERM | RAFT_UPDATE_VOTED_FOR)) != 0 && save_vote(driver, &error) != 0) {
-        if ((update.flags & (RAFT_UPDATE_ENTRIES)) != 0)
-            raft_free(update.entries.batch[0].batch);
-        raft_driver_fail(driver, &error);
-        return RAFT_IOERR;
+    if ((update.flags & (RAFT_UPDATE_CURRENT_TERM | RAFT_UPDATE_VOTED_FOR)) != 0) {
+        assert((update.flags & (RAFT_UPDATE_ENTRIES)) == 0);
+        rv = raft_driver_save_vote(driver, &update);
+        if (rv != 0)
+            return rv;
     }
-    if ((update.flags & (RAFT_UPDATE_ENTRIES)) != 0 &&
-        store_entries(driver, update.entries.index, update.entries.batch, update.entries.n) != 0) {
-        if (driver->ledger->failed)
-            error = driver->ledger->failure;
-        else
-            error_set(&error, ERROR_NO_SPACE, "raft: no room for %u entries at index %llu", update.entries.n, update.entries.index);
-        raft_driver_fail(driver, &error);
-        return RAFT_IOERR;
-    }
-    if ((update.flags & (RAFT_UPDATE_STATE)) != 0) {
-        memset(driver->stale_since, 0, sizeof driver->stale_since);
-        if (raft_driver_leads(driver))
-            driver->patient_ms = 0;
-        raft_driver_forget_contacts(driver);
-    }
-    if ((update.flags & (RAFT_UPDATE_STATE | RAFT_UPDATE_CURRENT_TERM)) != 0)
-        driver->io.state_changed(driver->io.context);
-    if ((update.flags & (RAFT_UPDATE_MESSAGES)) != 0) {
-        for (unsigned i = 0; i < update.messages.n; i++)
-            send_message(driver, &update.messages.batch[i]);
-    }
-    if ((update.flags & (RAFT_UPDATE_COMMIT_INDEX)) != 0) {
-        raft_index commit = raft_commit_index(&driver->raft);
-        if (commit > driver->commit || (commit < driver->commit && !raft_driver_guarded(driver, GUARD_COMMIT_MONOTONIC)))
-            driver->commit = commit;
-    }
-    if (SEEDED_BUG_NOW(COMMIT_EARLY, 50) && raft_driver_leads(driver))
-        driver->commit = raft_driver_last(driver);
-    return 0;
+    return carry_out(driver, &update);
 }

@@ -257,7 +257,7 @@ bool replica_stop_step(struct replica *replica)
         replica_drop_gathered(replica);
         replica_fail_pending(replica, ERROR_STOPPED);
     }
-    if (replica->syncing || replica->saving || replica->ledger.reserving || replica->scrub.out || replica->fetch.job.out ||
+    if (replica->syncing || replica->saving || replica->votes.saving || replica->ledger.reserving || replica->scrub.out || replica->fetch.job.out ||
         replica->serve.job.out)
         return false;
     if (replica->phase == REPLICA_FAILED || !replica->driver.started)
@@ -330,6 +330,8 @@ const char *replica_why_not(const struct replica *replica)
                  "and restart this node", replica_named_elsewhere(replica));
     else if (replica->phase == REPLICA_MUTE)
         snprintf(why, size, "this node is catching up with the group");
+    else if (replica->votes.saving && replica->known_leader == 0)
+        snprintf(why, size, "the broker's disk hangs: its vote cannot be stored");
     else if (replica->known_leader == 0)
         say_no_leader(replica, why, size);
     else if (replica->known_leader != replica->id)
@@ -359,7 +361,8 @@ void replica_state(const struct replica *replica, struct dledger_state *state)
         .trimmed_segments = replica->trimmed_segments,
         .end_position = (int64_t)replica->ledger.end_position,
         .synced_position = (int64_t)replica->ledger.synced_position,
-        .sync_age_ms = replica->syncing ? (replica_now_us(replica) - replica->sync_started_us) / 1000 : 0,
+        .sync_age_ms = replica->syncing ? (replica_now_us(replica) - replica->sync_started_us) / 1000 :
+                       replica->votes.saving ? replica_now_us(replica) / 1000 - replica->driver.vote_since_ms : 0,
         .durability = replica->options.durability,
         .up_since_ms = replica->up_since_ms,
         .fdatasync_count = replica->fdatasync_count,

@@ -24,6 +24,7 @@
 #define REPLICA_PREFERRED_RETRY_MS 30000u  /* between two tries of handing over to one */
 #define REPLICA_HAND_OVER_MS 3000u        /* between two tries of a full leader to find another one */
 #define REPLICA_HUNG_SYNC_MS 1000u        /* the disk hangs when a sync has not come back after this */
+#define REPLICA_VOTE_WAIT_MS 150u         /* the loop waits so long for term and vote; less than what others take for a dead leader */
 #define REPLICA_SLOW_SYNC_MS 50u          /* a sync that takes less is not slow, whatever the others' take */
 #define REPLICA_SLOW_TIMES 4u             /* ... and one that the others were done with in this part of its time is */
 #define REPLICA_SLOW_SPENT_MS 3000u       /* a leader spends so much in a row of slow syncs before it hands over */
@@ -138,6 +139,7 @@ struct replica_io {
     void (*hello_changed)(void *context);                              /* what we say of ourselves changed: tell the peers */
     void (*scrub)(void *context, struct replica_scrub *scrub);         /* -> replica_scrubbed(); only when options ask for it */
     void (*job)(void *context, struct replica_job *job);               /* runs it elsewhere, then clears `out` and calls `done`; NULL: at once */
+    bool (*save_vote)(void *context, struct vote_save *save);          /* as in raft_driver_io, which says what comes then; NULL: at once */
 };
 
 struct replica_peer {

@@ -56,7 +56,7 @@ void replica_answer_fetch(struct replica *replica, uint64_t from, const struct p
         raft_driver_step_down(&replica->driver, from, in->fetch.term);
         return;
     }
-    out.fetch_result.term = raft_current_term(&replica->driver.raft);
+    out.fetch_result.term = replica_term(replica);
     out.fetch_result.commit = replica->driver.commit;
     out.fetch_result.last_index = last;
     /* Until our own term has committed something, the commit index says little; all that ever committed before is in the log we were elected with. */

@@ -26,10 +26,10 @@ static inline uint64_t replica_now_us(const struct replica *replica)
     return env_monotonic_us(replica->env);
 }
 
-/* The newest term that this member knows of, whether it runs or not. */
+/* The newest term that others may hear of: it is on the disk, which the core is ahead of while that hangs. */
 static inline raft_term replica_term(const struct replica *replica)
 {
-    return replica->driver.started ? raft_current_term((struct raft *)(uintptr_t)&replica->driver.raft) : replica->votes.term;
+    return replica->votes.term;
 }
 
 /* Path of a file of the group's directory. */

@@ -455,7 +455,7 @@ void replica_peer_gone(struct replica *replica, uint64_t id)
     if (raft_driver_leader(&replica->driver) == id) {
         replica->hurry_until_us = replica_now_us(replica) + 2000000;
         replica->gone_leader = id;
-        replica->gone_term = raft_current_term(&replica->driver.raft);
+        replica->gone_term = replica_term(replica);
     }
     replica_hurry(replica);
 }

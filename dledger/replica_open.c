@@ -43,6 +43,15 @@ static void driver_damaged(void *context, raft_index index)
     replica_look_at_entry(context, index);
 }
 
+static bool driver_save_vote(void *context, struct vote_save *save)
+{
+    struct replica *replica = context;
+    if (replica->io.save_vote != NULL)
+        return replica->io.save_vote(replica->io.context, save);
+    vote_save_run(save);
+    return true;
+}
+
 static int64_t view_min_offset(void *context)
 {
     struct replica *replica = context;
@@ -136,7 +145,7 @@ int replica_open(struct replica *replica, struct env *env, const struct dledger_
     struct ledger_recovery recovery = {0};
     const struct ledger_repairs repairs = {replica, before_cut};
     struct raft_driver_options driver_options;
-    struct raft_driver_io driver_io = {replica, driver_send, driver_cut, driver_state_changed, driver_failed, driver_behind, driver_damaged};
+    struct raft_driver_io driver_io = {replica, driver_send, driver_cut, driver_state_changed, driver_failed, driver_behind, driver_damaged, driver_save_vote};
     char path[512];
     int rv;
 

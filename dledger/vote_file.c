@@ -195,16 +195,37 @@ int vote_file_open(struct vote_file *file, struct env *env, const char *path, st
 
 int vote_file_save(struct vote_file *file, uint64_t term, uint64_t voted_for, struct error *error)
 {
-    assert(term >= file->term);
-    int rv = write_slots(file, file->sequence + 1, term, voted_for);
-    if (rv == 0 && !SEEDED_BUG(VOTE_NOT_SYNCED))
-        rv = env_sync(file->env, file->file);
-    if (rv != 0)
-        return error_set(error, ERROR_IO, "store term %llu and vote: %s", (unsigned long long)term, strerror(-rv));
-    file->sequence++;
+    struct vote_save save;
+    vote_save_begin(&save, file, term, voted_for);
+    vote_save_run(&save);
+    return vote_save_end(&save, error);
+}
+
+void vote_save_begin(struct vote_save *save, struct vote_file *file, uint64_t term, uint64_t voted_for)
+{
+    assert(term >= file->term && !file->saving);
+    file->saving = true;
+    *save = (struct vote_save){.file = file, .sequence = file->sequence + 1, .term = term, .voted_for = voted_for};
+}
+
+void vote_save_run(struct vote_save *save)
+{
+    save->result = write_slots(save->file, save->sequence, save->term, save->voted_for);
+    if (save->result == 0 && !SEEDED_BUG(VOTE_NOT_SYNCED))
+        save->result = env_sync(save->file->env, save->file->file);
+}
+
+int vote_save_end(struct vote_save *save, struct error *error)
+{
+    struct vote_file *file = save->file;
+
+    file->saving = false;
+    if (save->result != 0)
+        return error_set(error, ERROR_IO, "store term %llu and vote: %s", (unsigned long long)save->term, strerror(-save->result));
+    file->sequence = save->sequence;
     file->doubtful = false;
-    file->term = term;
-    file->voted_for = voted_for;
+    file->term = save->term;
+    file->voted_for = save->voted_for;
     return 0;
 }
 

@@ -1,12 +1,14 @@
 """Disks that fail, hang, are slow, full or read-only: who leads then, what clients see of it. Rows of tests/cases.md: K1, K2, K3, K6, E10."""
 import errno
+import json
 import os
 import time
 
 import remoting
 from case_disk import MIB, SMALL_FILES, SmallDisk
+from case_leadership import mqadmin
 from case_membership import role_of
-from cluster import Cluster, begin_load, check, verify, wait_for
+from cluster import Cluster, Load, begin_load, check, verify, wait_for
 from e2e import case
 from odd_cluster import OddCluster
 from odd_machine import READ_MS, SYNC_EIO, SYNC_MS, WRITE_ERROR
@@ -147,6 +149,73 @@ def a_hung_disk_does_not_hang_its_node():
         load.wait_for_more()
         load.stop()
         return f"its slowest answer took {slowest * 1000:.0f} ms, longest gap {load.longest_gap * 1000:.0f} ms, {verify(cluster, load)} acknowledged"
+
+
+def answers_while(cluster, node, condition, seconds=60):
+    """It answers its clients, as broker and as name server, until that is so, and for a second more. Returns its slowest answer."""
+    slowest, done, deadline = 0.0, None, time.monotonic() + seconds
+
+    def timed(address, code, fields):
+        nonlocal slowest
+        begun = time.monotonic()
+        answer = remoting.ask(address, code, fields, timeout=10.0)
+        slowest = max(slowest, time.monotonic() - begun)
+        check(answer.code == 0, f"{code}: {answer}")
+        return answer
+
+    while done is None or time.monotonic() < done + 1.0:
+        check(time.monotonic() < deadline, f"it is not so after {seconds} s")
+        table = json.loads(timed(cluster.broker(node), remoting.RUNTIME_INFO, {}).body)["table"]
+        pulled = timed(cluster.broker(node), remoting.PULL, remoting.pull_fields("T", 0, 0))
+        check(list(remoting.records(pulled.body)), "a pull brings nothing")
+        timed(cluster.namesrv(node), remoting.ROUTE, {"topic": "T"})
+        if done is None and condition(table):
+            done = time.monotonic()
+        time.sleep(0.03)
+    check(slowest < 2.0, f"the node did not answer for {slowest:.1f} s")  # 0.2 s where nothing else runs
+    return slowest
+
+
+def follows_again(cluster, node):
+    cluster.odd(node, SYNC_MS, 0)
+    leader = cluster.leader()
+    wait_for("it to follow", 20, lambda: role_of(cluster, node) in ("FOLLOWER", "LEADER") and cluster.runtime("raftTerm", node) == cluster.runtime("raftTerm", leader))
+    wait_for("it to have all", 20, lambda: cluster.runtime("raftAppliedIndex", node) >= cluster.runtime("raftCommitIndex", leader))
+
+
+@case
+def a_vote_that_hangs_does_not_hang_its_node():
+    """Nothing is sent, so no sync tells that a disk hangs before a vote is to be stored on it: of a follower whose leader is killed, then of an idle leader."""
+    with OddCluster() as cluster:
+        load = begin_load(cluster)
+        load.wait_for_more()
+        load.stop()
+        time.sleep(4.0)  # what was sent last is durable, with queues and checkpoint
+        leader = cluster.leader()
+        hung, other = (leader + 1) % 3, (leader + 2) % 3
+        cluster.odd(hung, SYNC_MS, 600000)
+        cluster.kill(leader)
+        answers = [answers_while(cluster, hung, lambda table: int(table["pageCacheLockTimeMills"]) > 500)]
+        refuses(cluster, hung, "its vote cannot be stored")
+        cluster.restart(leader)
+        answers.append(answers_while(cluster, hung, lambda table: table["raftLeader"] in (f"n{leader}", f"n{other}")))
+        check(cluster.leader() != hung, "it leads")
+        follows_again(cluster, hung)
+
+        time.sleep(4.0)
+        hung = cluster.leader()
+        cluster.odd(hung, SYNC_MS, 600000)
+        answers.append(answers_while(cluster, hung, lambda table: table["raftRole"] == "LEADER"))  # heartbeats need no disk
+        mqadmin(cluster, "transfer", "-i", f"n{(hung + 1) % 3}")
+        answers.append(answers_while(cluster, hung, lambda table: table["raftLeader"] == f"n{(hung + 1) % 3}"))
+        cluster.create_topic("U", 4)
+        more = Load(cluster, "U", 4)
+        more.start()
+        more.wait_for_more()
+        follows_again(cluster, hung)
+        more.wait_for_more()
+        more.stop()
+        return f"its slowest answers took {', '.join(f'{answer * 1000:.0f}' for answer in answers)} ms, {verify(cluster, [load, more])} acknowledged"
 
 
 @case

@@ -29,14 +29,6 @@ static struct group_node *node_of(struct env *env)
     return (struct group_node *)(void *)((char *)env - offsetof(struct group_node, sim) - offsetof(struct sim_env, env));
 }
 
-static int slow_sync(struct env *env, struct env_file *file)
-{
-    struct group_node *node = node_of(env);
-    if (node->up && file == node->replica.votes.file)
-        node->clock.monotonic_us += node->vote_sync_us;
-    return node->sim_ops->sync(env, file);
-}
-
 static int open_or_break(struct env *env, const char *path, unsigned flags, struct env_file **file)
 {
     struct group_node *node = node_of(env);
@@ -107,6 +99,17 @@ static void io_scrub(void *context, struct replica_scrub *scrub)
 {
     (void)scrub;
     ((struct group_node *)context)->scrub_wanted = true;
+}
+static bool io_save_vote(void *context, struct vote_save *save)
+{
+    struct group_node *node = context;
+    uint64_t wait = REPLICA_VOTE_WAIT_MS * 1000;
+    node->vote_started_us = node->clock.monotonic_us;
+    node->vote_wanted = node->vote_sync_us > wait;
+    node->clock.monotonic_us += node->vote_wanted ? wait : node->vote_sync_us;
+    if (!node->vote_wanted)
+        vote_save_run(save);
+    return !node->vote_wanted;
 }
 static void io_hello_changed(void *context)
 {
@@ -194,7 +197,7 @@ static int begin(struct group_node *node, int *opened, struct error *error)
 {
     struct dledger_options options = options_of(node);
     struct dledger_callbacks callbacks = {node, cb_metadata, cb_message, cb_nothing, cb_snapshot, cb_restore, cb_nothing, NULL, NULL, cb_failed, NULL};
-    struct replica_io io = {node, io_send, io_cut, io_sync, io_reserve, io_save, io_hello_changed, io_scrub, NULL};
+    struct replica_io io = {node, io_send, io_cut, io_sync, io_reserve, io_save, io_hello_changed, io_scrub, NULL, io_save_vote};
     struct message_store_config config = {.root = ROOT, .consume_queue_file_size = 20 * 1000, .index_slots = 1000, .index_entries = 4000,
                                           .index_enable = true, .transfer_bytes_max = 262144, .transfer_count_max = 32};
     struct env *env = &node->sim.env;
@@ -211,7 +214,7 @@ static int begin(struct group_node *node, int *opened, struct error *error)
         }
     }
     node->metadata_applied = node->messages_applied = 0;
-    node->sync_wanted = node->reserve_wanted = node->save_wanted = node->greet_wanted = node->scrub_wanted = false;
+    node->vote_wanted = node->sync_wanted = node->reserve_wanted = node->save_wanted = node->greet_wanted = node->scrub_wanted = false;
     int rv = replica_open(&node->replica, env, &options, &callbacks, &io, "127.0.0.1:10911", &node->view, error);
     *opened += rv == 0;
     if (rv == 0)
@@ -247,6 +250,11 @@ void group_all_up(void)
 
 static void work(struct group_node *node)
 {
+    if (node->vote_wanted && node->clock.monotonic_us >= node->vote_started_us + node->vote_sync_us) {
+        node->vote_wanted = false;
+        vote_save_run(&node->replica.driver.vote_save);
+        raft_driver_vote_saved(&node->replica.driver);
+    }
     if (node->sync_wanted && !node->no_sync && (node->sync_us == 0 || node->clock.monotonic_us >= node->replica.sync_started_us + node->sync_us)) {
         node->sync_wanted = false;
         ledger_sync_run(&node->replica.sync);
@@ -273,9 +281,11 @@ static void end_process(struct group_node *node)
 {
     node->up = false;
     node->no_sync = false;
-    node->sync_us = 0;
+    uint64_t vote_sync_us = node->vote_sync_us;
+    node->sync_us = node->vote_sync_us = 0;
     work(node);
     work(node);
+    node->vote_sync_us = vote_sync_us;
     replica_close(&node->replica);
     message_store_close(&node->store);
     ck_assert_uint_eq(sim_env_unreserved_pages(&node->sim), 0);
@@ -331,7 +341,6 @@ static void fresh_disk(struct group_node *node)
     node->sim_ops = node->sim.env.ops;
     node->ops = *node->sim_ops;
     node->ops.open = open_or_break;
-    node->ops.sync = slow_sync;
     node->sim.env.ops = &node->ops;
 }
 

@@ -29,7 +29,7 @@ struct group_node {
     bool no_restart; /* it does not get the new start that it asks for */
     bool may_fail; /* it is expected to stop for good */
     uint64_t stall_until_us; /* its process gets no processor until then */
-    uint64_t vote_sync_us;   /* so long its loop stands still in a sync of the vote file */
+    uint64_t vote_sync_us;   /* so long a sync of its vote file takes; its loop stands still for REPLICA_VOTE_WAIT_MS of it */
 
     int restarts; /* that it asked for */
     int metadata_applied;
@@ -37,7 +37,8 @@ struct group_node {
     int messages_applied;
 
     /* ---- private ---- */
-    bool sync_wanted, reserve_wanted, save_wanted, greet_wanted, scrub_wanted;
+    uint64_t vote_started_us;
+    bool vote_wanted, sync_wanted, reserve_wanted, save_wanted, greet_wanted, scrub_wanted;
     struct env_ops ops;
     const struct env_ops *sim_ops;
 };

@@ -144,6 +144,9 @@ static bool may_hit(struct machine *machine, const struct block *block)
     struct machine_damage damage;
     if (!sim_env_at_rest(&machine->disk, block->path, block->offset, block->size) || !checker_belongs(machine->id))
         return false;
+    /* Durable, and not told yet: as if it was told at once. */
+    if (strstr(block->path, "/vote") != NULL && machine->jobs[JOB_VOTE].out)
+        return false;
     if (strstr(block->path, "/vote") != NULL && checker_votes(machine->id) && checker_majority() == 1 && !other_slot_does(machine))
         return false;
     if (!is_log(block->path))

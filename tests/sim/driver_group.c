@@ -260,9 +260,16 @@ static int on_cut_at_start(void *context, struct error *error)
     return 0;
 }
 
+static bool on_save_vote(void *context, struct vote_save *save)
+{
+    (void)context;
+    vote_save_run(save);
+    return true;
+}
+
 static void open_member(struct member *member)
 {
-    const struct raft_driver_io io = {member, on_send, on_cut, on_change, on_failed, on_behind, on_damaged};
+    const struct raft_driver_io io = {member, on_send, on_cut, on_change, on_failed, on_behind, on_damaged, on_save_vote};
     const struct raft_driver_options options = {(uint64_t)member->id, ELECTION_MS, HEARTBEAT_MS, 65536};
     const struct ledger_repairs repairs = {member, on_cut_at_start};
     struct ledger_recovery recovery;

@@ -96,8 +96,10 @@ static void job_run(struct machine *machine, enum machine_job_kind kind)
         ledger_reservation_run(&machine->replica.reservation);
     else if (kind == JOB_SAVE)
         replica_save_run(&machine->replica.save);
-    else
+    else if (kind == JOB_SCRUB)
         replica_scrub_run(&machine->replica.scrub);
+    else
+        vote_save_run(&machine->replica.driver.vote_save);
     machine->jobs[kind].ran = true;
 }
 
@@ -129,15 +131,33 @@ void machine_hurry(struct machine *machine)
     }
 }
 
-static void job_start(struct machine *machine, enum machine_job_kind kind)
+static void job_begin(struct machine *machine, enum machine_job_kind kind, uint64_t time)
 {
     struct machine_job *job = &machine->jobs[kind];
-    uint64_t time = disk_time(machine);
     uint64_t run_at = world.now + chance(time + 1);
     assert(!job->out);
     *job = (struct machine_job){.out = true};
     world_at(run_at, on_job_run, machine->id, machine->life, NULL, kind);
     world_at(world.now + time, on_job_back, machine->id, machine->life, NULL, kind);
+}
+
+static void job_start(struct machine *machine, enum machine_job_kind kind)
+{
+    job_begin(machine, kind, disk_time(machine));
+}
+
+/* The loop stands still as long as it waits, which is nothing here. */
+static bool io_save_vote(void *context, struct vote_save *save)
+{
+    struct machine *machine = context;
+    uint64_t time = disk_time(machine);
+    if (time <= world.vote_wait_us) {
+        vote_save_run(save);
+        return true;
+    }
+    world.stats->late_votes++;
+    job_begin(machine, JOB_VOTE, time);
+    return false;
 }
 
 static void io_sync(void *context, struct ledger_sync *sync)
@@ -191,8 +211,10 @@ static void job_back(struct machine *machine, enum machine_job_kind kind)
         replica_reserved(&machine->replica);
     else if (kind == JOB_SAVE)
         saved(machine);
-    else
+    else if (kind == JOB_SCRUB)
         replica_scrubbed(&machine->replica);
+    else
+        raft_driver_vote_saved(&machine->replica.driver);
 }
 
 /* ---- the callbacks ---- */
@@ -445,7 +467,7 @@ void machine_start(struct machine *machine)
     };
     struct dledger_callbacks callbacks = {machine,    cb_metadata,     cb_message, cb_applied, cb_snapshot,
                                           cb_restore, cb_role_changed, NULL,       NULL,       cb_failed,  NULL};
-    struct replica_io io = {machine, io_send, io_cut, io_sync, io_reserve, io_save, io_hello_changed, io_scrub, NULL};
+    struct replica_io io = {machine, io_send, io_cut, io_sync, io_reserve, io_save, io_hello_changed, io_scrub, NULL, io_save_vote};
     struct message_store_config config;
     struct error error = {0};
     struct sim_fault fault = machine->disk.fault; /* chaos may want the start itself to fail */
@@ -507,6 +529,7 @@ void machine_start(struct machine *machine)
 static void close_process(struct machine *machine, bool silent)
 {
     sim_env_kill(&machine->disk);
+    world.stats->late_votes_lost += machine->jobs[JOB_VOTE].out && !machine->jobs[JOB_VOTE].ran;
     for (int i = 0; i < JOBS; i++) {
         if (machine->jobs[i].out)
             job_back(machine, (enum machine_job_kind)i);
@@ -666,7 +689,7 @@ static void on_stop_step(const struct world_event *event)
         }
         machine->transferred = true;
     }
-    if (machine->jobs[JOB_SYNC].out || machine->jobs[JOB_RESERVE].out || machine->jobs[JOB_SAVE].out || machine->jobs[JOB_SCRUB].out) {
+    if (machine->jobs[JOB_SYNC].out || machine->jobs[JOB_RESERVE].out || machine->jobs[JOB_SAVE].out || machine->jobs[JOB_SCRUB].out || machine->jobs[JOB_VOTE].out) {
         machine_after(machine);
         return;
     }
@@ -771,7 +794,7 @@ void machine_after(struct machine *machine)
     machine_wake(machine, world.now + chance(20));
 }
 
-enum work { WORK_MESSAGES, WORK_TICK, WORK_TIMERS, WORK_CALLS, WORK_SYNCED, WORK_RESERVED, WORK_SAVED, WORK_SCRUBBED, WORK_POOL, WORKS };
+enum work { WORK_MESSAGES, WORK_TICK, WORK_TIMERS, WORK_CALLS, WORK_SYNCED, WORK_RESERVED, WORK_SAVED, WORK_SCRUBBED, WORK_VOTE_SAVED, WORK_POOL, WORKS };
 
 static bool do_one(struct machine *machine, enum work work)
 {
@@ -794,7 +817,8 @@ static bool do_one(struct machine *machine, enum work work)
     case WORK_SYNCED:
     case WORK_RESERVED:
     case WORK_SAVED:
-    case WORK_SCRUBBED: {
+    case WORK_SCRUBBED:
+    case WORK_VOTE_SAVED: {
         enum machine_job_kind kind = (enum machine_job_kind)(work - WORK_SYNCED);
         if (!machine->jobs[kind].back)
             return false;

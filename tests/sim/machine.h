@@ -14,7 +14,7 @@
 #include "tests/sim/network.h"
 #include "tests/sim/world.h"
 
-enum machine_job_kind { JOB_SYNC, JOB_RESERVE, JOB_SAVE, JOB_SCRUB, JOBS };
+enum machine_job_kind { JOB_SYNC, JOB_RESERVE, JOB_SAVE, JOB_SCRUB, JOB_VOTE, JOBS };
 struct machine_job {
     bool out;
     bool ran;

@@ -45,8 +45,8 @@ static void print_stats(const struct world_stats *s)
            U(s->acknowledged), U(s->unknown), U(s->refused), U(s->metadata), U(s->raw));
     printf("decisions to delete the log's beginning %llu, segments deleted by all members %llu; bulk fetches %llu, old copies %llu\n", U(s->trims), U(s->trimmed),
            U(s->bulk_fetches), U(s->old_copies));
-    printf("entries %llu, committed %llu, cut %llu; elections %llu; starts %llu (%llu failed); caught up again %llu; stopped for good %llu\n",
-           U(s->entries), U(s->committed), U(s->cut_entries), U(s->elections), U(s->starts), U(s->start_failures), U(s->caught_up),
+    printf("entries %llu, committed %llu, cut %llu; elections %llu, late votes %llu (%llu lost); starts %llu (%llu failed); caught up again %llu; stopped for good %llu\n",
+           U(s->entries), U(s->committed), U(s->cut_entries), U(s->elections), U(s->late_votes), U(s->late_votes_lost), U(s->starts), U(s->start_failures), U(s->caught_up),
            U(s->failed_members));
     printf("messages %llu, lost %llu, with a flipped bit %llu; connections %llu; power cuts %llu (torn pages %llu, lost names %llu)\n", U(s->messages), U(s->messages_lost),
            U(s->bits_flipped), U(s->connections), U(s->power_cuts), U(s->torn_pages), U(s->lost_names));

@@ -210,6 +210,7 @@ static void draw_style(void)
         world.nodes = (world.founders < 3 ? 3 : world.founders) + 2;
     }
     world.scrub_rate = chance_of(500) ? 64 << 10 : 1 << 20;
+    world.vote_wait_us = chance_of(300) ? 0 : REPLICA_VOTE_WAIT_MS * MS;
 }
 
 static void start_all(void)

@@ -67,6 +67,7 @@ struct world_stats {
     uint64_t caught_up; /* members that had forgotten something and vote again */
     uint64_t losses;    /* class A: moments in which a majority had lost power */
     uint64_t excused;   /* acknowledged messages lost thereby */
+    uint64_t late_votes, late_votes_lost; /* not durable when the loop had waited for them; ended by a crash before that */
     uint64_t power_cuts, torn_pages, lost_names, failed_members;
     uint64_t runs_without_bare_majority, runs_that_wait_for_a_person;
     uint64_t changes, members_come, members_go, greetings_refused; /* of the group that were committed; hellos of who is no member */
@@ -128,6 +129,7 @@ struct world {
     unsigned flip_per_million; /* of messages with entries: a bit is wrong */
     unsigned turn_per_mille;  /* chance that a loop turn ends after one thing was handled */
     uint64_t sync_us;         /* of a sync, at most, when nothing is wrong */
+    uint64_t vote_wait_us;    /* a loop waits so long for its vote file */
     uint64_t unsent_max;      /* bytes on a connection before entries are dropped */
     uint64_t scrub_rate;      /* bytes per second that are read through */
     uint64_t send_gap_us;     /* between client calls, on average */

@@ -192,6 +192,159 @@ START_TEST(test_unwritten_entries)
 }
 END_TEST
 
+static raft_term told; /* the highest term or vote that `silent` told anybody of */
+static const struct group_node *silent;
+
+static bool listen(uint64_t from, uint64_t to, const struct peer_message *message)
+{
+    (void)to;
+    bool has_term = message->type == PEER_APPEND_ENTRIES || message->type == PEER_APPEND_ENTRIES_RESULT || message->type == PEER_REQUEST_VOTE_RESULT ||
+                    (message->type == PEER_REQUEST_VOTE && (message->flags & PEER_VOTE_PRE) == 0);
+    if (silent != NULL && from == silent->id && has_term && message->append.term > told)
+        told = message->append.term;
+    return true;
+}
+
+/* The newest term in its vote file. */
+static uint64_t term_on_disk(struct group_node *node)
+{
+    uint64_t size, newest = 0, term = 0;
+    const uint8_t *bytes = sim_env_bytes(&node->sim, group_file(node, "vote"), &size);
+
+    for (uint64_t at = 0; at < size; at += 4096) {
+        if (load_u64(bytes + at + 8) > newest) {
+            newest = load_u64(bytes + at + 8);
+            term = load_u64(bytes + at + 16);
+        }
+    }
+    return term;
+}
+
+/* No sync is out, so nobody knows that the disk of this member hangs, and its vote is asked for: its loop stands still for a moment, once, and the others
+ * elect a leader, whom it names to clients. Nothing of that vote is told before it is durable, and then it takes part again. */
+START_TEST(test_hung_vote)
+{
+    struct group_node *leader = begin();
+    uint64_t term = replica_term(&leader->replica);
+
+    group_steps(3000); /* all syncs and checkpoints are done */
+    silent = group_other(leader, NULL);
+    struct group_node *hung = (struct group_node *)(uintptr_t)silent;
+    struct group_node *third = group_other(leader, hung);
+    told = 0;
+    group.passes = listen;
+    hung->sync_us = hung->vote_sync_us = 1000000000;
+    /* So that it is asked for a vote that counts: the third one stands, told by the leader. */
+    ck_assert_int_eq(replica_transfer(&leader->replica, third->replica.options.self_id, NULL), 0);
+    for (int i = 0; i < 400; i++)
+        group_step();
+    ck_assert_ptr_eq(group_leader(), third);
+    ck_assert(hung->replica.votes.saving);
+    ck_assert_uint_le(hung->clock.monotonic_us, group.clock.monotonic_us);
+    ck_assert_uint_eq(hung->replica.known_leader, third->id);
+    /* Whoever runs now is enough for clients, and its loop does not stand still again. */
+    for (int i = 0; i < 5000; i++) {
+        step(true);
+        ck_assert_ptr_eq(group_leader(), third);
+        ck_assert_uint_le(hung->clock.monotonic_us, group.clock.monotonic_us);
+    }
+    ck_assert_uint_le(told, term);
+    ck_assert_uint_eq(replica_term(&hung->replica), term); /* what hellos tell */
+    ck_assert_uint_eq(term_on_disk(hung), term);
+    ck_assert_uint_eq(hung->replica.ledger.last_term, term);
+    hung->sync_us = hung->vote_sync_us = 0;
+    for (int i = 0; i < 1000; i++)
+        step(true);
+    ck_assert(!hung->replica.votes.saving);
+    ck_assert_uint_eq(replica_term(&hung->replica), term + 1);
+    ck_assert_uint_eq(term_on_disk(hung), term + 1);
+    ck_assert_uint_eq(told, term + 1);
+    end();
+    ck_assert_int_eq(group_messages(hung), group_messages(third));
+    silent = NULL;
+}
+END_TEST
+
+/* It leads, idle, and its disk hangs: another member has taken over before it can store that. */
+START_TEST(test_hung_vote_of_a_leader)
+{
+    struct group_node *hung = begin();
+    struct group_node *next = group_other(hung, NULL);
+    struct group_send lost = {0};
+    uint64_t term = replica_term(&hung->replica);
+
+    group_steps(3000);
+    silent = hung;
+    told = 0;
+    group.passes = listen;
+    hung->vote_sync_us = 1000000000;
+    for (int i = 0; i < 1000; i++) { /* heartbeats need no disk */
+        group_step();
+        ck_assert_ptr_eq(group_leader(), hung);
+    }
+    hung->no_sync = true;
+    ck_assert_int_eq(group_send(hung, &lost, next_message++), 0);
+    hung->no_turn = true;
+    ck_assert_int_eq(replica_transfer(&hung->replica, next->replica.options.self_id, NULL), 0);
+    for (int i = 0; i < 400; i++) {
+        if (i == 50)
+            hung->no_turn = false;
+        group_step();
+    }
+    ck_assert_ptr_eq(group_leader(), next);
+    ck_assert(hung->replica.votes.saving && !hung->replica.accepting);
+    ck_assert(lost.done);
+    ck_assert_int_ne(lost.request.code, 0); /* its client heard that it leads no more */
+    for (int i = 0; i < 2000; i++) {
+        step(true);
+        ck_assert_ptr_eq(group_leader(), next);
+        ck_assert_uint_eq(hung->replica.known_leader, next->id);
+        ck_assert_uint_le(hung->clock.monotonic_us, group.clock.monotonic_us);
+    }
+    ck_assert_uint_le(told, term);
+    hung->vote_sync_us = 0;
+    hung->no_sync = false;
+    for (int i = 0; i < 1000; i++)
+        step(true);
+    ck_assert_uint_eq(replica_term(&hung->replica), replica_term(&next->replica));
+    end();
+    ck_assert_int_eq(group_messages(hung), group_messages(next));
+    silent = NULL;
+}
+END_TEST
+
+/* A process that ends while its vote hangs has told nobody: what it starts with, the vote of before or that one, does for it. */
+START_TEST(test_killed_with_a_hung_vote)
+{
+    for (int written = 0; written < 2; written++) {
+        struct group_node *leader = begin();
+        struct group_node *hung = group_other(leader, NULL), *third = group_other(leader, hung);
+
+        group_steps(3000);
+        hung->vote_sync_us = 1000000000;
+        ck_assert_int_eq(replica_transfer(&leader->replica, third->replica.options.self_id, NULL), 0);
+        for (int i = 0; i < 400; i++)
+            group_step();
+        ck_assert(hung->replica.votes.saving);
+        if (written) /* nobody hears of it */
+            group_kill(hung);
+        else
+            group_power_cut(hung);
+        hung->vote_sync_us = 0;
+        group_steps(100);
+        group_up(hung);
+        group_steps(1000);
+        ck_assert_int_eq((int)hung->replica.phase, (int)REPLICA_RUNNING);
+        ck_assert_uint_eq(replica_term(&hung->replica), replica_term(&third->replica));
+        group_kill(third); /* its vote is needed now */
+        group_wait_leader(3000);
+        group_must_send(group_leader(), next_message++);
+        group_tear_down();
+        group_set_up();
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("replica_slow_disk");
@@ -204,6 +357,9 @@ int main(void)
     tcase_add_test(tcase, test_hung_sync);
     tcase_add_test(tcase, test_slow_follower);
     tcase_add_test(tcase, test_unwritten_entries);
+    tcase_add_test(tcase, test_hung_vote);
+    tcase_add_test(tcase, test_hung_vote_of_a_leader);
+    tcase_add_test(tcase, test_killed_with_a_hung_vote);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

@@ -42,6 +42,47 @@ START_TEST(test_save_and_open)
 }
 END_TEST
 
+/* A save in pieces: until its end the file says what it said before, and after a kill or a power cut in between a start finds the one vote or the other. */
+START_TEST(test_save_in_pieces)
+{
+    for (int pieces = 1; pieces <= 2; pieces++) {
+        for (int power = 0; power < 2; power++) {
+            struct sim_env sim;
+            struct vote_file file;
+            struct vote_save save;
+            struct error error;
+            sim_env_init(&sim, 1, NULL);
+            must_open(&file, &sim);
+            ck_assert_int_eq(vote_file_save(&file, 4, 1, &error), 0);
+            vote_save_begin(&save, &file, 5, 2);
+            if (pieces == 2)
+                vote_save_run(&save);
+            ck_assert(file.saving);
+            ck_assert_uint_eq(file.term, 4);
+            ck_assert_uint_eq(file.voted_for, 1);
+            if (power)
+                sim_env_power_cut(&sim);
+            vote_file_close(&file);
+            sim_env_restart(&sim);
+            must_open(&file, &sim);
+            ck_assert(!file.doubtful && !file.saving);
+            ck_assert_uint_eq(file.term, pieces == 2 ? 5 : 4);
+            ck_assert_uint_eq(file.voted_for, pieces == 2 ? 2 : 1);
+            vote_save_begin(&save, &file, 6, 3);
+            vote_save_run(&save);
+            ck_assert_int_eq(vote_save_end(&save, &error), 0);
+            ck_assert_uint_eq(file.term, 6);
+            vote_file_close(&file);
+            must_open(&file, &sim);
+            ck_assert_uint_eq(file.term, 6);
+            ck_assert_uint_eq(file.voted_for, 3);
+            vote_file_close(&file);
+            sim_env_close(&sim);
+        }
+    }
+}
+END_TEST
+
 /* The bytes, once and for all. */
 START_TEST(test_golden)
 {
@@ -224,6 +265,7 @@ int main(void)
     Suite *suite = suite_create("vote_file");
     TCase *tcase = tcase_create("vote_file");
     tcase_add_test(tcase, test_save_and_open);
+    tcase_add_test(tcase, test_save_in_pieces);
     tcase_add_test(tcase, test_golden);
     tcase_add_test(tcase, test_damage);
     tcase_add_loop_test(tcase, test_lost_write, 0, 2);
