@@ -17,11 +17,16 @@
 /* Time of one turn that goes to clients' requests before the sockets that are left wait for the next turn. Peers' sockets are read in every turn,
  * so a flood of requests delays Raft by no more than this and one request. */
 #define LIMIT_TURN_US 10000u
-/* For a second after such a turn the port is crowded: turns are shorter, and each connection is read once in one, and less of it. So who sends one request
- * waits for some 32 KiB of each of the others at every step on its way to the quorum, not for all that they have sent. */
+/* For a second after such a turn the port is crowded, and goes on to be while somebody has more to say than its share and somebody else speaks, too: a turn
+ * is shorter, and a connection is read once in one. So each step of a request on its way to the quorum, of which a send has three, waits for 0.25 ms of the
+ * others' requests, not for all that they have sent. Who asks for less than its share is read in every turn, however many ask for more. */
 #define LIMIT_CROWDED_US 1000000u
-#define LIMIT_CROWDED_TURN_US 2000u
-#define LIMIT_CROWDED_READ_BYTES (32u * 1024)
+#define LIMIT_CROWDED_TURN_US 250u
+/* The share: a turn's time by the number of those that asked for more in the last round. A read and a write of a socket, some 5 us, are a sixth of it. */
+#define LIMIT_CROWDED_SHARE_MIN_US 30u
+/* What the first read brings; what one has cost decides about the next. */
+#define LIMIT_CROWDED_READ_FIRST_BYTES (32u * 1024)
+#define LIMIT_CROWDED_READ_MIN_BYTES 512u
 /* A frame has clientFrameTimeoutMs (30 s) and a millisecond for each so many bytes that have come: 16 KiB/s is fast enough. */
 #define LIMIT_FRAME_BYTES_PER_MS 16u
 #define LIMIT_IDLE_MS 120000u    /* serverChannelMaxIdleTimeSeconds */

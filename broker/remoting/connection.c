@@ -360,7 +360,13 @@ static void consume_input(struct connection *connection, uint8_t *data, size_t s
     input_keep(connection, data + at, left, capacity);
 }
 
-/* Is it this connection's turn? A flood must not keep the loop from the peers' sockets and timers. */
+static bool is_crowded(const struct remoting_server *server)
+{
+    return server->turn_started_us < server->crowded_until_us;
+}
+
+/* Is it this connection's turn? A flood must not keep the loop from the peers' sockets and timers, nor those who ask for little from their answers: these are
+ * not counted among the many that share a turn of a crowded port. */
 static bool may_read(struct remoting_server *server, struct connection *connection)
 {
     uint64_t now_us = uv_hrtime() / 1000;
@@ -368,18 +374,40 @@ static bool may_read(struct remoting_server *server, struct connection *connecti
         server->turn_started_us = now_us;
         server->turn_first = connection;
     }
-    bool crowded = server->turn_started_us < server->crowded_until_us;
-    if (connection->served_round == server->round && (server->round_waits || crowded))
-        return false;
-    if (now_us - server->turn_started_us > (crowded ? LIMIT_CROWDED_TURN_US : LIMIT_TURN_US)) {
-        if (connection != server->turn_first)
-            server->crowded_until_us = now_us + LIMIT_CROWDED_US;
-        server->turn_full = true;
-        server->round_waits = true;
+    server->turn_shared |= connection != server->turn_first;
+    bool crowded = is_crowded(server), light = crowded && !connection->heavy;
+    struct remoting_round *round = light ? &server->light_round : &server->round;
+    if ((crowded && connection->served_turn == server->turn) || (round->somebody_waits && connection->served_turn >= round->first_turn)) {
+        server->turn_held = true;
         return false;
     }
-    connection->served_round = server->round;
+    if (now_us - server->turn_started_us > (crowded && !light ? LIMIT_CROWDED_TURN_US : LIMIT_TURN_US)) {
+        server->turn_held = server->turn_full = true;
+        round->somebody_waits = round->goes_on = true;
+        return false;
+    }
+    connection->served_turn = server->turn;
+    connection->read_started_us = now_us;
     return true;
+}
+
+/* What a read of a crowded port has cost decides how much the next one may bring. all: something may be left in the socket. */
+static void note_share(struct connection *connection, bool all)
+{
+    struct remoting_server *server = connection->server;
+    uint64_t took_us = uv_hrtime() / 1000 - connection->read_started_us;
+    uint64_t share_us = LIMIT_CROWDED_TURN_US / (server->heavy_before > 0 ? server->heavy_before : 1);
+    if (share_us < LIMIT_CROWDED_SHARE_MIN_US)
+        share_us = LIMIT_CROWDED_SHARE_MIN_US;
+    /* Once may be because the processor was somebody else's meanwhile. */
+    bool slow = took_us > share_us, slow_again = slow && connection->slow;
+    connection->slow = slow;
+    connection->heavy = all || slow_again;
+    server->heavy_count += connection->heavy;
+    if (slow && connection->heavy && connection->share_bytes > LIMIT_CROWDED_READ_MIN_BYTES)
+        connection->share_bytes /= 2;
+    else if (all && took_us < share_us / 2 && connection->share_bytes < LIMIT_READ_BYTES)
+        connection->share_bytes *= 2;
 }
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
@@ -396,8 +424,8 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
         if (connection->input_size > 0)
             memcpy(server->read_buffer, connection->input, connection->input_size);
         size_t room = LIMIT_READ_BYTES - connection->input_size;
-        if (server->turn_started_us < server->crowded_until_us && room > LIMIT_CROWDED_READ_BYTES)
-            room = LIMIT_CROWDED_READ_BYTES;
+        if (is_crowded(server) && room > connection->share_bytes)
+            room = connection->share_bytes;
         *buf = uv_buf_init((char *)server->read_buffer + connection->input_size, (unsigned)room);
         return;
     }
@@ -431,6 +459,8 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
     size_t size = connection->input_size + (size_t)count;
     connection->input_size = shared ? 0 : size;
     consume_input(connection, shared ? server->read_buffer : connection->input, size);
+    if (is_crowded(server) && !connection->closing)
+        note_share(connection, (size_t)count == buf->len);
     if (connection->paused && !connection->closing) {
         uv_read_stop(stream);
         connection_flush(connection);
@@ -572,6 +602,7 @@ struct connection *connection_accept(struct remoting_server *server, struct remo
     connection->server = server;
     connection->local_port = listener->port;
     connection->last_activity_ms = connection->accepted_ms = uv_now(server->options.loop);
+    connection->share_bytes = LIMIT_CROWDED_READ_FIRST_BYTES;
     connection->silent = true;
     TAILQ_INSERT_TAIL(&server->silent, connection, silent_next);
     connection->write.data = connection;

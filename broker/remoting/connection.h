@@ -46,7 +46,11 @@ struct connection {
     uint64_t last_activity_ms; /* loop time of the last read or finished write */
     uint64_t accepted_ms;
     uint64_t frame_started_ms; /* the first bytes of an unfinished frame came then; 0 = none, or we do not read */
-    uint64_t served_round;     /* the server's round in which it was read last */
+    uint64_t served_turn;      /* the server's turn in which it was read last */
+    uint64_t read_started_us;
+    uint32_t share_bytes;      /* that one read may bring while the port is crowded */
+    bool slow;                 /* its last read on a crowded port took more time than its share */
+    bool heavy;                /* ... and so did the one before, or something was left in the socket */
     bool silent;               /* sent no whole frame yet: in the server's list of those */
     TAILQ_ENTRY(connection) silent_next;
     uint8_t *input;            /* bytes that are no whole frame yet */

@@ -9,16 +9,30 @@
 
 static void accept_deferred(struct remoting_server *server);
 
+static bool round_ends(struct remoting_round *round, uint64_t next_turn)
+{
+    bool ends = !round->goes_on;
+    round->goes_on = false;
+    if (ends) {
+        round->first_turn = next_turn;
+        round->somebody_waits = false;
+    }
+    return ends;
+}
+
 static void begin_turn(struct remoting_server *server)
 {
-    server->turn_started_us = 0;
-    if (server->turn_full) {
-        server->counters.turns_full++;
-    } else {
-        server->round++;
-        server->round_waits = false;
+    server->turn++;
+    if (round_ends(&server->round, server->turn)) {
+        server->heavy_before = server->heavy_count;
+        server->heavy_count = 0;
     }
-    server->turn_full = false;
+    round_ends(&server->light_round, server->turn);
+    if (server->turn_held && server->turn_shared)
+        server->crowded_until_us = uv_hrtime() / 1000 + LIMIT_CROWDED_US;
+    server->counters.turns_full += server->turn_full;
+    server->turn_started_us = 0;
+    server->turn_shared = server->turn_held = server->turn_full = false;
     if (!server->closing)
         accept_deferred(server);
 }
@@ -67,7 +81,7 @@ struct remoting_server *remoting_server_new(const struct remoting_server_options
         server->options.frame_timeout_ms = REMOTING_FRAME_TIMEOUT_MS;
     server->sweep_ms = server->options.frame_timeout_ms / 4 < REMOTING_SWEEP_MS ? server->options.frame_timeout_ms / 4 : REMOTING_SWEEP_MS;
     server->next_serial = 1;
-    server->round = 1;
+    server->turn = server->round.first_turn = server->light_round.first_turn = 1;
     TAILQ_INIT(&server->silent);
     server->malformed_limiter.burst = 1;
     server->cut_limiter.burst = 5;

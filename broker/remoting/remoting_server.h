@@ -20,6 +20,13 @@ struct remoting_listener {
     bool deferred;     /* libuv has accepted one more that was not taken: it waits for us */
 };
 
+/* Turns that come to everybody: whom one did not come to is first in the next, and who was read waits until then. A round ends with a turn that came to all. */
+struct remoting_round {
+    uint64_t first_turn;
+    bool somebody_waits;
+    bool goes_on; /* with the next turn */
+};
+
 struct remoting_server {
     struct remoting_server_options options;
     struct remoting_listener listeners[LIMIT_LISTENERS];
@@ -41,14 +48,16 @@ struct remoting_server {
     uint32_t connection_count;
     TAILQ_HEAD(silent_connections, connection) silent; /* sent no whole frame yet, the oldest first */
 
-    /* A turn reads from sockets for LIMIT_TURN_US. Those that it did not come to are first in the next: who was served in this round waits until
-     * all others were, and a round ends with a turn that came to all. */
+    /* A turn reads from sockets for LIMIT_TURN_US, that of a crowded port for LIMIT_CROWDED_TURN_US. */
+    uint64_t turn;
     uint64_t turn_started_us; /* 0: nothing was read in this turn */
-    uint64_t round;
-    bool turn_full;
     const struct connection *turn_first; /* that was read in this turn; only compared */
-    uint64_t crowded_until_us; /* a turn was full not long ago, and not of one connection alone */
-    bool round_waits; /* somebody was left out because it had been served in this round */
+    bool turn_shared; /* another one was to be read, too */
+    bool turn_held;   /* somebody was left with something to read */
+    bool turn_full;   /* because the time was over */
+    struct remoting_round round, light_round; /* of all; of those on a crowded port that ask for little */
+    uint32_t heavy_count, heavy_before; /* connections that had their whole share in this round, in the last one */
+    uint64_t crowded_until_us;
     struct connection **dirty; /* to be flushed by the hook; NULL = closed meanwhile */
     uint32_t dirty_count, dirty_capacity;
 

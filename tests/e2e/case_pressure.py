@@ -1,7 +1,7 @@
 """Clients that flood, stall, promise too much or never read: each meets a limit that is counted and named, and a good client hardly notices.
 
-The figure of each case is the 99th percentile of a good client's sends, without the others and with them, measured by turns. What a case asserts is wider
-than what is aimed at (twice), since other programs run on the machine that tests it.
+The figure of each case is the 99th percentile of a good client's sends, without the others and with them. Brokers and good client go ahead of all else on the
+machine where that is allowed (root), so that the figure is about the broker: then --full asserts that it at most doubles. What is asserted otherwise is wider.
 """
 import json
 import os
@@ -9,13 +9,17 @@ import resource
 import select
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
 
+import e2e
+import flood
 import remoting
 from cluster import Cluster, check, wait_for
 from e2e import Skipped, case, rounds
-from process import memory_kb
+from process import ahead_of_others, behind_them, cpu_seconds, memory_kb
 
 ONE = {"nodes": 1, "durability": "A"}
 
@@ -38,20 +42,31 @@ def send_times(connection, count, topic="T"):
     return times
 
 
+def judge(quiet, pressed, ahead, loose):
+    """The figure, if it is good enough. 3 ms more are the noise of a machine."""
+    before, after = p99(quiet), p99(pressed)
+    strict = ahead and e2e.MODE == "full"
+    limit = max(2 * before, before + 3) if strict else loose(before)
+    check(after <= limit, lambda: f"p99 of a good client goes from {before:.1f} to {after:.1f} ms")
+    return f"p99 {before:.2f} -> {after:.2f} ms{'' if ahead else ', beside all else on this machine'}"
+
+
 def by_turns(cluster, begin, end, times=rounds(2, 3, 6), count=rounds(150, 300, 1000)):
     """p99 in ms of a good client without pressure and with it. begin() returns what end() takes."""
     quiet, pressed = [], []
+    pids = [cluster.pid(node) for node in range(cluster.nodes)]
     with remoting.Connection(cluster.broker(cluster.leader()), 10.0) as good:
         send_times(good, 50)
         for _ in range(times):
-            quiet += send_times(good, count)
+            with ahead_of_others(pids) as ahead:
+                quiet += send_times(good, count)
             what = begin()
             try:
-                pressed += send_times(good, count)
+                with ahead_of_others(pids) as ahead:
+                    pressed += send_times(good, count)
             finally:
                 end(what)
-    check(p99(pressed) < 4 * p99(quiet) + 50, lambda: f"p99 of a good client goes from {p99(quiet):.1f} to {p99(pressed):.1f} ms")
-    return f"p99 {p99(quiet):.2f} -> {p99(pressed):.2f} ms"
+    return judge(quiet, pressed, ahead, lambda before: 4 * before + 50)
 
 
 class Crowd:
@@ -241,47 +256,45 @@ def pressure_of_a_connect_flood():
 
 @case
 def pressure_of_requests_without_end():
-    """Clients that send requests as fast as they can while nobody reads of them less: a turn of the loop has an end, the leader stays (Raft does not
-    starve)."""
+    """Clients that send requests as fast as the broker takes them: a turn of the loop has an end, who asks for little is served in each, the leader stays (Raft
+    does not starve)."""
     with Cluster(nodes=3, durability="A") as cluster:
         cluster.create_topic("T", 1)
         leader = cluster.leader()
-        frame = remoting.request_frame(remoting.MAX_OFFSET, {"topic": "T", "queueId": 0}, opaque=1) * 500
+        frame = remoting.request_frame(remoting.MAX_OFFSET, {"topic": "T", "queueId": 0}, opaque=0)
+        answer_size = 0
 
         def term():
             return cluster.runtime("raftTerm", leader)
 
-        def begin():
-            crowd = []
-            for _ in range(rounds(4, 8)):
-                connection = raw(cluster.broker(leader))
-                connection.settimeout(0.2)
-
-                def flood(connection=connection):
-                    connection.send(frame)
-                    while select.select([connection], [], [], 0)[0]:
-                        if not connection.recv(1 << 20):
-                            raise OSError("closed")
-                crowd.append((Crowd(1, flood), connection))
-            return crowd
-
-        def end(crowd):
-            for each, connection in crowd:
-                each.end()
-                connection.close()
         first = term()
         with remoting.Connection(cluster.broker(leader), 10.0) as good:
+            good.send_raw(frame)
+            while answer_size == 0:
+                good.receive_some(1)
+                answer_size = len(good.buffer)
             send_times(good, 50)
-            quiet = send_times(good, rounds(50, 200, 2000))
-            crowd = begin()
-            try:
-                times = send_times(good, rounds(50, 200, 2000))
-            finally:
-                end(crowd)
+            with ahead_of_others([cluster.pid(node) for node in range(3)]) as ahead:
+                quiet = send_times(good, rounds(50, 500, 3000))
+                began, busy = time.monotonic(), cpu_seconds(cluster.pid(leader))
+                command = [sys.executable, flood.__file__, cluster.broker(leader), str(rounds(4, 8))]
+                with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as flooder:
+                    try:
+                        behind_them(flooder.pid, ahead)
+                        flooder.stdin.write(frame)
+                        flooder.stdin.close()
+                        check(flooder.stdout.readline() == b"up\n", "the flood does not begin")
+                        times = send_times(good, rounds(50, 500, 3000))
+                    finally:
+                        flooder.terminate()
+                    answered = int(flooder.stdout.readline()) // answer_size
+                seconds, busy = time.monotonic() - began, cpu_seconds(cluster.pid(leader)) - busy
         check(term() == first and cluster.leader() == leader, "the leader changed")
-        # The clients that flood take the machine's processors, too, and under a sanitizer each request costs ten times as much.
-        check(p99(times) < 10 * p99(quiet) + 500, lambda: f"p99 of a good client goes from {p99(quiet):.1f} to {p99(times):.1f} ms")
-        return f"p99 {p99(quiet):.1f} -> {p99(times):.1f} ms, {cluster.runtime('limit_turnMicros', leader)} turns were cut short"
+        check(answered > 20 * len(times), lambda: f"that was no flood: {answered} requests")
+        # Without the processors each request costs ten times as much, and so it does under a sanitizer.
+        figure = judge(quiet, times, ahead, lambda before: 10 * before + (50 if ahead else 500))
+        return (f"{figure}; {answered / seconds:,.0f} requests/s, the leader took {100 * busy / seconds:.0f} % of a processor, "
+                f"{cluster.runtime('limit_turnMicros', leader)} turns were cut short")
 
 
 @case

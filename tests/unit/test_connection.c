@@ -25,7 +25,9 @@ static size_t frame_bytes;
 static uint64_t last_id;
 static int closed_connections;
 static int unpins;
-static enum { DO_ECHO, DO_FLOOD, DO_PIN, DO_CLOSE } behaviour;
+static enum { DO_ECHO, DO_FLOOD, DO_PIN, DO_CLOSE, DO_WORK } behaviour;
+#define HEAVY 30
+static int frames_of[HEAVY + 1]; /* DO_WORK, by a frame's first byte */
 static uint8_t pinned_bytes[300000];
 static struct mapped_file pinned_file;
 
@@ -70,6 +72,11 @@ static void on_frame(void *context, struct connection *connection, uint8_t *fram
     case DO_CLOSE:
         connection_close(connection);
         break;
+    case DO_WORK:
+        for (uint64_t began = uv_hrtime(); uv_hrtime() - began < 10000;)
+            ;
+        frames_of[frame[4]]++;
+        break;
     }
 }
 
@@ -87,14 +94,14 @@ static void on_unpin(void *context, struct mapped_file *file)
     unpins++;
 }
 
-static void set_up(void)
+static void open_server(uint32_t connections_max)
 {
     struct error error;
     log_sink_set(quiet, NULL);
     signal(SIGPIPE, SIG_IGN);
     uv_loop_init(&loop);
     struct remoting_server_options options = {
-        .loop = &loop, .name = "test", .connections_max = 3, .on_frame = on_frame, .on_closed = on_closed, .unpin = on_unpin};
+        .loop = &loop, .name = "test", .connections_max = connections_max, .on_frame = on_frame, .on_closed = on_closed, .unpin = on_unpin};
     server = remoting_server_new(&options, &error);
     ck_assert_ptr_nonnull(server);
     ck_assert_int_eq(remoting_server_listen(server, "127.0.0.1", 0, &error), 0);
@@ -104,6 +111,16 @@ static void set_up(void)
     behaviour = DO_ECHO;
     for (size_t i = 0; i < sizeof pinned_bytes; i++)
         pinned_bytes[i] = (uint8_t)(i * 7);
+}
+
+static void set_up(void)
+{
+    open_server(3);
+}
+
+static void set_up_crowd(void)
+{
+    open_server(HEAVY + 1);
 }
 
 static void on_server_closed(void *argument)
@@ -415,6 +432,51 @@ START_TEST(port_in_use)
 }
 END_TEST
 
+/* Thirty ask for as much as goes in, one for a frame at a time: this one is served in nearly every turn, and each of the thirty in turn. */
+START_TEST(who_asks_for_little_need_not_queue)
+{
+    enum { SIZE = 50, MANY = 1000, TIMES = 300 };
+    static uint8_t all[HEAVY + 1][MANY * SIZE];
+    int fds[HEAVY + 1], turns = 0, most = 0, least = INT32_MAX;
+    size_t sent[HEAVY + 1] = {0};
+    behaviour = DO_WORK;
+    memset(frames_of, 0, sizeof frames_of);
+    for (int i = 0; i <= HEAVY; i++) {
+        uint8_t *frame = make_frame(SIZE, (uint8_t)i);
+        for (int k = 0; k < MANY; k++)
+            memcpy(all[i] + k * SIZE, frame, SIZE);
+        free(frame);
+        fds[i] = dial();
+        turn();
+    }
+    for (int i = 0; i < TIMES; i++) {
+        for (int k = 0; k < HEAVY; k++) {
+            ssize_t n;
+            while ((n = write(fds[k], all[k] + sent[k], sizeof all[k] - sent[k])) > 0)
+                sent[k] = (sent[k] + (size_t)n) % sizeof all[k];
+        }
+        if (i == TIMES / 3)
+            turns = 0; /* they are known by now */
+        int before = frames_of[HEAVY];
+        ck_assert_int_eq(write(fds[HEAVY], all[HEAVY], SIZE), SIZE);
+        while (frames_of[HEAVY] == before) {
+            uv_run(&loop, UV_RUN_NOWAIT);
+            ck_assert_int_lt(++turns, 100 * TIMES);
+        }
+    }
+    /* A turn in which this process had to wait for the processor may have been full. */
+    ck_assert_int_le(turns, 2 * TIMES);
+    for (int i = 0; i < HEAVY; i++) {
+        most = frames_of[i] > most ? frames_of[i] : most;
+        least = frames_of[i] < least ? frames_of[i] : least;
+    }
+    ck_assert_msg(least > most / 8, "one of those that ask for much had %d requests served, another one %d", least, most);
+    ck_assert_uint_gt(remoting_server_counters(server)->turns_full, 0);
+    for (int i = 0; i <= HEAVY; i++)
+        close(fds[i]);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("connection");
@@ -432,6 +494,11 @@ int main(void)
     tcase_add_test(tcase, closing_inside_a_frame);
     tcase_add_test(tcase, ids_and_limit);
     tcase_add_test(tcase, port_in_use);
+    suite_add_tcase(suite, tcase);
+    tcase = tcase_create("crowd");
+    tcase_set_timeout(tcase, 60);
+    tcase_add_checked_fixture(tcase, set_up_crowd, tear_down);
+    tcase_add_test(tcase, who_asks_for_little_need_not_queue);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
