@@ -22,6 +22,9 @@
  * others' requests, not for all that they have sent. Who asks for less than its share is read in every turn, however many ask for more. */
 #define LIMIT_CROWDED_US 1000000u
 #define LIMIT_CROWDED_TURN_US 250u
+/* ... and so long when nobody asked for less than its share in the last LIMIT_CROWDED_LIGHT_US: short turns, which cost a fifth of the rate, help nobody then. */
+#define LIMIT_CROWDED_HEAVY_TURN_US 2000u
+#define LIMIT_CROWDED_LIGHT_US 100000u
 /* The share: a turn's time by the number of those that asked for more in the last round. A read and a write of a socket, some 5 us, are a sixth of it. */
 #define LIMIT_CROWDED_SHARE_MIN_US 30u
 /* What the first read brings; what one has cost decides about the next. */

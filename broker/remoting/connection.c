@@ -365,6 +365,11 @@ static bool is_crowded(const struct remoting_server *server)
     return server->turn_started_us < server->crowded_until_us;
 }
 
+static uint64_t crowded_turn_us(const struct remoting_server *server)
+{
+    return server->turn_started_us < server->light_until_us ? LIMIT_CROWDED_TURN_US : LIMIT_CROWDED_HEAVY_TURN_US;
+}
+
 /* Is it this connection's turn? A flood must not keep the loop from the peers' sockets and timers, nor those who ask for little from their answers: these are
  * not counted among the many that share a turn of a crowded port. */
 static bool may_read(struct remoting_server *server, struct connection *connection)
@@ -381,7 +386,9 @@ static bool may_read(struct remoting_server *server, struct connection *connecti
         server->turn_held = true;
         return false;
     }
-    if (now_us - server->turn_started_us > (crowded && !light ? LIMIT_CROWDED_TURN_US : LIMIT_TURN_US)) {
+    if (light)
+        server->light_until_us = now_us + LIMIT_CROWDED_LIGHT_US;
+    if (now_us - server->turn_started_us > (crowded && !light ? crowded_turn_us(server) : LIMIT_TURN_US)) {
         server->turn_held = server->turn_full = true;
         round->somebody_waits = round->goes_on = true;
         return false;
@@ -396,7 +403,7 @@ static void note_share(struct connection *connection, bool all)
 {
     struct remoting_server *server = connection->server;
     uint64_t took_us = uv_hrtime() / 1000 - connection->read_started_us;
-    uint64_t share_us = LIMIT_CROWDED_TURN_US / (server->heavy_before > 0 ? server->heavy_before : 1);
+    uint64_t share_us = crowded_turn_us(server) / (server->heavy_before > 0 ? server->heavy_before : 1);
     if (share_us < LIMIT_CROWDED_SHARE_MIN_US)
         share_us = LIMIT_CROWDED_SHARE_MIN_US;
     /* Once may be because the processor was somebody else's meanwhile. */

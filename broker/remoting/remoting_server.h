@@ -57,7 +57,7 @@ struct remoting_server {
     bool turn_full;   /* because the time was over */
     struct remoting_round round, light_round; /* of all; of those on a crowded port that ask for little */
     uint32_t heavy_count, heavy_before; /* connections that had their whole share in this round, in the last one */
-    uint64_t crowded_until_us;
+    uint64_t crowded_until_us, light_until_us; /* ... and somebody asks for little */
     struct connection **dirty; /* to be flushed by the hook; NULL = closed meanwhile */
     uint32_t dirty_count, dirty_capacity;
 
