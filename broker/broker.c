@@ -6,6 +6,7 @@
  * Follows org.apache.rocketmq.broker.BrokerController.
  */
 #include "broker/broker.h"
+#include "broker/limits.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -16,6 +17,7 @@
 #include "broker/log.h"
 #include "broker/metadata/consumer_offset.h"
 #include "broker/metadata/metadata.h"
+#include "broker/metadata/topic_config.h"
 #include "broker/namesrv/namesrv.h"
 #include "broker/namesrv/registrar.h"
 #include "broker/processor/cold_read.h"
@@ -196,6 +198,7 @@ static int open_log(struct broker *broker, struct error *error)
         .delay_levels = config->delay_levels,
         .transfer_bytes_max = (uint32_t)config->max_transfer_bytes_on_message_in_memory,
         .transfer_count_max = (uint32_t)config->max_transfer_count_on_message_in_memory,
+        .hot_bytes = LIMIT_HOT_BYTES,
     };
     struct log_view view;
     broker_parts_callbacks(broker, &callbacks);
@@ -203,6 +206,8 @@ static int open_log(struct broker *broker, struct error *error)
     if (broker->log == NULL)
         return error == NULL ? ERROR_IO : error->code;
     int rv = message_store_open(&broker->store, &broker->env, &store_config, &view, error);
+    broker->store.topic_since = topic_config_since;
+    broker->store.topic_since_context = broker;
     if (rv == 0)
         rv = dledger_commit_log_start(broker->log, &broker->store, error);
     if (rv == 0)

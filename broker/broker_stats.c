@@ -477,6 +477,7 @@ static void put_raft(const struct broker_stats *stats, const struct broker_stats
     else
         put(sink, "raftBulkFetch", "%s", "none");
     put(sink, "raftScrubPasses", "%llu", (unsigned long long)state->scrub_passes);
+    put(sink, "queueUnitsMended", "%llu", (unsigned long long)state->mended_units);
     put(sink, "raftScrubPosition", "%lld", (long long)state->scrub_position);
     put(sink, "raftDamagedRanges", "%u", state->damaged_ranges);
     put(sink, "raftRepairedEntries", "%llu", (unsigned long long)state->repaired_entries);

@@ -170,7 +170,7 @@ void replica_tick(struct replica *replica)
                 replica->hurry_until_us = 0;
         }
     }
-    if (replica->options.scrub_bytes_per_second > 0)
+    if (replica_scrub_wanted(replica))
         replica_scrub_tick(replica, now);
     if (replica->ledger.hole_count > 0 && now >= replica->repair_due_us)
         replica_repair_tick(replica, now);
@@ -223,8 +223,8 @@ uint64_t replica_deadline_us(const struct replica *replica)
         EARLIER(replica->checkpoint_due_us);
     if (replica->idle_sync_us != 0 && replica->phase == REPLICA_RUNNING)
         EARLIER(replica->idle_sync_us);
-    if (replica->options.scrub_bytes_per_second > 0 && replica->phase == REPLICA_RUNNING && !replica->scrub.out)
-        EARLIER(replica->scrub_due_us);
+    if (replica->phase == REPLICA_RUNNING && !replica->scrub.out && replica_scrub_wanted(replica))
+        EARLIER(replica->store->doubt.any && !replica->store->doubt.heeded ? 0 : replica->scrub_due_us);
     if (replica->ledger.hole_count > 0 && replica->phase != REPLICA_FAILED)
         EARLIER(replica->repair_due_us);
     if (replica->phase == REPLICA_MUTE && replica->mute_reason != PEER_MUTE_DAMAGED)
@@ -370,6 +370,7 @@ void replica_state(const struct replica *replica, struct dledger_state *state)
         .disk_full = replica->reserve_failed || replica->apply_stalled,
         .scrub_passes = replica->scrub_passes,
         .scrub_position = (int64_t)replica->scrub.position,
+        .mended_units = replica->store == NULL ? 0 : replica->store->mended_units,
         .damaged_ranges = replica->ledger.hole_count,
         .repaired_entries = replica->repaired_entries,
         .removed = replica->phase == REPLICA_REMOVED,

@@ -10,6 +10,7 @@
 #include "dledger/bulk_fetch.h"
 #include "dledger/dledger_commit_log.h"
 #include "dledger/raft_driver.h"
+#include "store/compare.h"
 
 #define REPLICA_GATHER_MAX (8u << 20)      /* bytes gathered but not submitted; more is refused as busy */
 #define REPLICA_IN_FLIGHT_MAX 60000u       /* entries submitted but not committed (bounds the core's commit scan) */
@@ -78,7 +79,12 @@ struct replica_scrub {
     bool out;
     uint64_t position; /* where the piece begins; then where the next one does, if `placed` */
     bool placed;
+    bool partial;   /* this pass has left out a part of the log */
+    uint32_t hurry; /* so many pieces come one right behind the other: queues are damaged there */
     /* ---- the job's ---- */
+    bool comparing; /* second half: what is in the piece is compared with queues */
+    struct message_store_compare compare;
+    uint8_t *kept; /* bytes that it looks into */
     struct env *env;
     struct mapped_file *file; /* pinned */
     uint64_t file_size;

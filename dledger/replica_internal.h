@@ -213,6 +213,9 @@ void replica_serve_close(struct replica *replica);
 /* An applied entry that another member needs cannot be sent: when it is damaged it is repaired first. */
 void replica_look_at_entry(struct replica *replica, raft_index index);
 void replica_scrub_tick(struct replica *replica, uint64_t now);
+/* By the options, or for queues that are damaged. */
+bool replica_scrub_wanted(const struct replica *replica);
+void replica_scrub_close(struct replica_scrub *scrub);
 
 /* ---- replica_repair.c ---- */
 /* Damage was found: members are asked from now on. */

@@ -238,6 +238,7 @@ void replica_close(struct replica *replica)
     bulk_fetch_close(&replica->fetch);
     replica_serve_close(replica);
     replica_backup_close(replica);
+    replica_scrub_close(&replica->scrub);
     raft_driver_close(&replica->driver);
     vote_file_close(&replica->votes);
     ledger_close(&replica->ledger);

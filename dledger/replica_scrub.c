@@ -1,5 +1,6 @@
 /* A slow walk over the whole committed log, again and again, for damage that nobody reads. A piece is read and checked on the pool; what is found goes
- * the way of all damage (replica_repair.c). The pieces are so far apart that the rate is kept.
+ * the way of all damage (replica_repair.c). Then the messages in it are compared with the queues, which are mended (store/compare.h). The pieces are so far
+ * apart that the rate is kept; but where a reader met a damaged unit, and around damaged ones, they come one right behind the other.
  *
  * Nobody else reads most of it, so the loop must not wait for it: where a piece ends the next one begins, without a look at the log. And it leaves memory
  * as it was: what had to be read from the disk goes again, else a pass would drive out what is in use, and pages near those that were touched would pile
@@ -14,6 +15,7 @@
 
 #define PIECE (256u << 10)
 #define IDLE_US 1000000u
+#define HURRY_PIECES 64u /* 16 MiB */
 
 /* Whole entries at the front of the piece; *need: how much of the one behind them has to be read. */
 static void check_piece(struct replica_scrub *scrub, const uint8_t *bytes, size_t size, size_t *need)
@@ -47,6 +49,8 @@ static void check_piece(struct replica_scrub *scrub, const uint8_t *bytes, size_
             scrub->damaged = true;
             break;
         }
+        if (entry.kind == LEDGER_ENTRY_MESSAGE)
+            message_store_compare_add(&scrub->compare, scrub->index, slice_of(bytes + at + LEDGER_ENTRY_HEADER_SIZE, entry.body_size));
         scrub->chain = entry.chain_crc;
         scrub->chain_known = true;
         scrub->index++;
@@ -70,7 +74,7 @@ static ssize_t read_piece(struct replica_scrub *scrub, uint8_t *bytes, size_t si
     return got;
 }
 
-void replica_scrub_run(struct replica_scrub *scrub)
+static void read_and_check(struct replica_scrub *scrub)
 {
     size_t want = PIECE, need = 0;
 
@@ -88,14 +92,90 @@ void replica_scrub_run(struct replica_scrub *scrub)
             scrub->bytes += size;
             check_piece(scrub, bytes, size, &need);
         }
-        free(bytes);
+        if (scrub->compare.count > 0)
+            scrub->kept = bytes;
+        else
+            free(bytes);
         want = want < need ? need : 0; /* again only for one entry that is larger than a piece */
-    } while (need > PIECE && want > 0);
+    } while (need > PIECE && want > 0 && scrub->kept == NULL);
+}
+
+void replica_scrub_run(struct replica_scrub *scrub)
+{
+    if (scrub->comparing)
+        message_store_compare_run(scrub->env, &scrub->compare);
+    else
+        read_and_check(scrub);
+}
+
+void replica_scrub_close(struct replica_scrub *scrub)
+{
+    message_store_compare_free(&scrub->compare);
+    free(scrub->kept);
+    scrub->kept = NULL;
 }
 
 static void rest(struct replica *replica, uint64_t us)
 {
     replica->scrub_due_us = replica_now_us(replica) + us;
+}
+
+static void rest_after_piece(struct replica *replica)
+{
+    struct replica_scrub *scrub = &replica->scrub;
+    uint64_t rate = replica->options.scrub_bytes_per_second;
+    if (replica->store->doubt.any || scrub->hurry > 0)
+        rest(replica, 0);
+    else
+        rest(replica, rate == 0 ? IDLE_US : (uint64_t)scrub->bytes * 1000000ull / rate + 1000);
+    if (scrub->hurry > 0)
+        scrub->hurry--;
+}
+
+static void go_to(struct replica_scrub *scrub, uint64_t index)
+{
+    scrub->index = index;
+    scrub->chain_known = index == 0;
+    scrub->chain = 0;
+    scrub->placed = false;
+}
+
+/* A reader met a damaged unit: what it needs is read now. */
+static void heed_doubt(struct replica *replica)
+{
+    struct message_store_doubt *doubt = &replica->store->doubt;
+    raft_index first;
+
+    if (!doubt->any || doubt->heeded)
+        return;
+    doubt->heeded = true;
+    first = replica_index_at(replica, (uint64_t)doubt->position);
+    replica->scrub.partial = replica->scrub.partial || first - 1 > replica->scrub.index;
+    go_to(&replica->scrub, first - 1);
+    replica->scrub_due_us = 0;
+}
+
+/* The end of the log is reached and the damaged unit's record was not met: from the begin on then, and if it is not there no reader waits for it. */
+static bool ends_in_doubt(struct replica *replica)
+{
+    struct message_store_doubt *doubt = &replica->store->doubt;
+
+    if (!doubt->any)
+        return false;
+    if (doubt->everything) {
+        LOG_ERROR("queue %s %d: no record of message %lld was found in the log", doubt->topic, (int)doubt->queue_id, (long long)doubt->queue_offset);
+        doubt->any = false;
+        return false;
+    }
+    doubt->everything = true;
+    go_to(&replica->scrub, 0);
+    replica->scrub.partial = false;
+    return true;
+}
+
+bool replica_scrub_wanted(const struct replica *replica)
+{
+    return replica->store != NULL && (replica->options.scrub_bytes_per_second > 0 || replica->store->doubt.any || replica->scrub.hurry > 0);
 }
 
 /* Where the entry stands that comes next; false: a pass has ended. */
@@ -139,19 +219,25 @@ void replica_scrub_tick(struct replica *replica, uint64_t now)
 {
     struct replica_scrub *scrub = &replica->scrub;
 
-    if (replica->phase != REPLICA_RUNNING || scrub->out || now < replica->scrub_due_us)
+    if (replica->phase != REPLICA_RUNNING || scrub->out)
+        return;
+    heed_doubt(replica);
+    if (now < replica->scrub_due_us)
         return;
     if (scrub->index == 0)
         replica->scrub_pass_us = now;
     if (!find_place(replica)) {
+        if (ends_in_doubt(replica)) {
+            rest(replica, 1000);
+            return;
+        }
+        scrub->hurry = 0;
         uint64_t next = replica->scrub_pass_us + replica->options.scrub_interval_s * 1000000ull;
-        if (scrub->index > 0)
+        if (scrub->index > 0 && !scrub->partial)
             replica->scrub_passes++;
-        scrub->index = 0;
-        scrub->chain = 0;
-        scrub->chain_known = true;
-        scrub->placed = false;
-        rest(replica, next > now + IDLE_US ? next - now : IDLE_US);
+        rest(replica, next > now + IDLE_US && !scrub->partial ? next - now : IDLE_US);
+        scrub->partial = false;
+        go_to(scrub, 0);
         return;
     }
     scrub->env = replica->env;
@@ -175,8 +261,38 @@ static bool find_damage(struct replica *replica, uint64_t index)
     return true;
 }
 
+/* The piece's messages, with what was made of them: queues. Whatever else is made of them is compared in the same three steps. */
+static void begin_compare(struct replica *replica)
+{
+    struct replica_scrub *scrub = &replica->scrub;
+
+    message_store_compare_begin(replica->store, &scrub->compare);
+    scrub->comparing = true;
+    scrub->out = true;
+    replica->io.scrub(replica->io.context, scrub);
+}
+
+static void end_compare(struct replica *replica)
+{
+    struct replica_scrub *scrub = &replica->scrub;
+
+    if (message_store_compare_end(replica->store, &scrub->compare) > 0) {
+        scrub->hurry = HURRY_PIECES;
+        replica->checkpoint_dirty = true; /* with a sync of queues */
+    }
+    free(scrub->kept);
+    scrub->kept = NULL;
+    scrub->comparing = false;
+    scrub->out = false;
+    rest_after_piece(replica);
+}
+
 void replica_scrubbed(struct replica *replica)
 {
+    if (replica->scrub.comparing) {
+        end_compare(replica);
+        return;
+    }
     struct replica_scrub *scrub = &replica->scrub;
     struct ledger *ledger = &replica->ledger;
     uint64_t end = scrub->file->start + (scrub->at_filler ? scrub->file_size : scrub->offset);
@@ -195,7 +311,10 @@ void replica_scrubbed(struct replica *replica)
         scrub->chain_known = false;
     }
     scrub->position = end;
-    rest(replica, (uint64_t)scrub->bytes * 1000000ull / replica->options.scrub_bytes_per_second + 1000);
+    if (scrub->compare.count > 0 && replica->phase == REPLICA_RUNNING && !replica->stopping)
+        begin_compare(replica);
+    else
+        rest_after_piece(replica);
 }
 
 void replica_look_at_entry(struct replica *replica, raft_index index)

@@ -308,6 +308,17 @@ int message_dispatch_decode(struct slice bytes, struct message_dispatch *dispatc
     return 0;
 }
 
+bool message_record_is(struct slice bytes, struct slice topic, int32_t queue_id, int64_t queue_offset, int64_t physical_offset)
+{
+    struct layout layout;
+
+    if (layout_read(bytes, &layout) != 0 || layout.total_size != bytes.size || (int32_t)load_u32(bytes.data + AT_QUEUE_ID) != queue_id ||
+        (int64_t)load_u64(bytes.data + AT_QUEUE_OFFSET) != queue_offset || (int64_t)load_u64(bytes.data + AT_PHYSICAL_OFFSET) != physical_offset)
+        return false;
+    int transaction = layout.sys_flag & MESSAGE_TRANSACTION_MASK;
+    return (transaction == 0 || transaction == MESSAGE_TRANSACTION_COMMIT) && slice_equal(layout.topic, topic);
+}
+
 uint32_t message_body_crc(struct slice body)
 {
     return body.size == 0 ? 0 : crc32_gzip_refl(0, body.data, body.size) & BODY_CRC_MASK;

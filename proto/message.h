@@ -88,6 +88,8 @@ struct message_dispatch {
     struct slice delay;      /* property DELAY */
 };
 int message_dispatch_decode(struct slice bytes, struct message_dispatch *dispatch);
+/* Are these bytes, all of them, the record of the message with that number in that queue, lying at physical_offset? Looks at head and topic only. */
+bool message_record_is(struct slice bytes, struct slice topic, int32_t queue_id, int64_t queue_offset, int64_t physical_offset);
 
 /* zlib's CRC-32 & 0x7FFFFFFF; 0 for an empty body. */
 uint32_t message_body_crc(struct slice body);

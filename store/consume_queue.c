@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,11 +25,11 @@ static void decode(const uint8_t *p, struct consume_queue_unit *unit)
     unit->tags_code = (int64_t)load_u64(p + 12);
 }
 
-static void encode(uint8_t *p, const struct consume_queue_unit *unit)
+void consume_queue_encode(uint8_t out[CONSUME_QUEUE_UNIT_SIZE], const struct consume_queue_unit *unit)
 {
-    store_u64(p, (uint64_t)unit->physical_offset);
-    store_u32(p + 8, (uint32_t)unit->size);
-    store_u64(p + 12, (uint64_t)unit->tags_code);
+    store_u64(out, (uint64_t)unit->physical_offset);
+    store_u32(out + 8, (uint32_t)unit->size);
+    store_u64(out + 12, (uint64_t)unit->tags_code);
 }
 
 static uint64_t byte_of(int64_t queue_offset)
@@ -114,6 +115,11 @@ static void set_end(struct consume_queue *queue, int64_t end)
         queue->max_physical_offset = end_of(&last);
     if (queue->min_offset > end)
         queue->min_offset = end;
+    if (queue->appended_from > end)
+        queue->appended_from = end;
+    if (queue->compared_to > end)
+        queue->compared_to = end;
+    queue->believed = 0;
 }
 
 /* First unit in [from, to) whose record lies at or behind physical_offset. */
@@ -160,6 +166,7 @@ int consume_queue_open(struct consume_queue *queue, struct env *env, const char 
     set_end(queue, find_end(queue, INT64_MAX));
     queue->min_offset = lower_bound(queue, first_in_files(queue), queue->max_offset, 1);
     queue->append_offset = queue->max_offset;
+    queue->appended_from = queue->max_offset;
     rv = consume_queue_end_look(queue, error);
     if (rv != 0)
         consume_queue_close(queue);
@@ -247,7 +254,7 @@ static int prepare_first(struct consume_queue *queue, int64_t queue_offset)
     /* What lies in front was never here or is no longer retained. */
     const struct consume_queue_unit pad = {0, PAD_SIZE, 0};
     for (uint64_t at = file->start; at < byte; at += CONSUME_QUEUE_UNIT_SIZE)
-        encode(file->map + (at - file->start), &pad);
+        consume_queue_encode(file->map + (at - file->start), &pad);
     queue->dirty = true;
     queue->dirty_from = file->start;
     queue->min_offset = queue_offset;
@@ -293,7 +300,7 @@ int consume_queue_append(struct consume_queue *queue, int64_t queue_offset, cons
         if (rv != 0)
             return rv;
     }
-    encode(queue->tail, unit);
+    consume_queue_encode(queue->tail, unit);
     queue->tail += CONSUME_QUEUE_UNIT_SIZE;
     queue->tail_units--;
     if (!queue->dirty) {
@@ -335,13 +342,8 @@ bool consume_queue_bytes(const struct consume_queue *queue, int64_t queue_offset
     return true;
 }
 
-int64_t consume_queue_lower_bound(const struct consume_queue *queue, int64_t physical_offset)
-{
-    return lower_bound(queue, queue->min_offset, queue->max_offset, physical_offset);
-}
-
-/* Zeros are synced like units: or a power cut brings back what was there. */
-static void note_cleared(struct consume_queue *queue, uint64_t from, uint64_t to)
+/* To be synced, behind the end too: or a power cut brings back what was there before zeros. */
+static void note_written(struct consume_queue *queue, uint64_t from, uint64_t to)
 {
     /* An append to a dirty queue takes itself for covered. */
     if (from > byte_of(queue->max_offset))
@@ -351,6 +353,67 @@ static void note_cleared(struct consume_queue *queue, uint64_t from, uint64_t to
     queue->dirty = true;
     if (queue->dirty_to < to)
         queue->dirty_to = to;
+}
+
+void consume_queue_compared(struct consume_queue *queue, int64_t queue_offset)
+{
+    if (queue->compared_to < queue->min_offset)
+        queue->compared_to = queue->min_offset;
+    if (queue_offset == queue->compared_to)
+        queue->compared_to++;
+    else if (queue_offset > queue->compared_to)
+        queue->believed = queue_offset + 1;
+}
+
+void consume_queue_distrust(struct consume_queue *queue, int64_t queue_offset)
+{
+    if (queue_offset < queue->compared_to)
+        queue->compared_to = queue_offset;
+    if (queue_offset >= queue->appended_from && queue_offset < queue->max_offset)
+        queue->appended_from = queue_offset + 1;
+    queue->believed = 0;
+}
+
+int consume_queue_mend(struct consume_queue *queue, int64_t queue_offset, const struct consume_queue_unit *unit)
+{
+    if (queue_offset < queue->min_offset || queue_offset >= queue->max_offset)
+        return ERROR_INVALID;
+    uint64_t from = byte_of(queue_offset), to = from + CONSUME_QUEUE_UNIT_SIZE;
+    struct mapped_file *file = mapped_file_queue_find(&queue->files, from);
+    if (file == NULL)
+        return ERROR_INVALID;
+    int rv = mapped_file_queue_map(&queue->files, file);
+    if (rv != 0)
+        return later(rv);
+    /* Where a file was lost there are no blocks. */
+    uint64_t page = from / PAGE * PAGE, end = (to + PAGE - 1) / PAGE * PAGE;
+    if (page < file->start)
+        page = file->start;
+    if (end > file->start + queue->files.file_size)
+        end = file->start + queue->files.file_size;
+    rv = mapped_file_queue_reserve(&queue->files, file, page, end - page);
+    if (rv != 0)
+        return code_of(rv);
+    consume_queue_encode(file->map + (from - file->start), unit);
+    note_written(queue, from, to);
+    if (queue_offset == queue->min_offset)
+        queue->min_known = 0;
+    if (queue_offset + 1 == queue->max_offset)
+        queue->max_physical_offset = end_of(unit);
+    return 0;
+}
+
+void consume_queue_describe(const struct consume_queue *queue, int64_t queue_offset, char *out, size_t size)
+{
+    uint64_t byte = byte_of(queue_offset);
+    char name[21];
+    mapped_file_name(byte - byte % queue->files.file_size, name);
+    snprintf(out, size, "%s/%s at byte %llu", queue->files.dir, name, (unsigned long long)(byte % queue->files.file_size));
+}
+
+int64_t consume_queue_lower_bound(const struct consume_queue *queue, int64_t physical_offset)
+{
+    return lower_bound(queue, queue->min_offset, queue->max_offset, physical_offset);
 }
 
 /* The queue ends at `end` from now on. */
@@ -380,7 +443,7 @@ static int cut_at(struct consume_queue *queue, int64_t end, struct error *error)
         if (bytes == NULL)
             return error_set(error, ERROR_IO, "queue %s %d: its file cannot be mapped", queue->topic, (int)queue->queue_id);
         memset(bytes, 0, to - from);
-        note_cleared(queue, from, to);
+        note_written(queue, from, to);
     }
     set_end(queue, end);
     return 0;
@@ -499,7 +562,7 @@ int consume_queue_clear_tail(struct consume_queue *queue, struct error *error)
         if (memcmp(file->map + at, zeros, to - at) == 0)
             continue;
         memset(file->map + at, 0, to - at); /* it has a block: something was written there */
-        note_cleared(queue, file->start + at, file->start + to);
+        note_written(queue, file->start + at, file->start + to);
     }
     return 0;
 }

@@ -31,6 +31,11 @@ struct consume_queue {
     int64_t min_offset; /* first unit whose record is still retained */
     int64_t min_known;  /* private: 1 + the offset that min_physical is of, 0 = none */
     int64_t min_physical;
+    /* What is believed without a look at the record (consume_queue_trusts): units that this process wrote or compared with the log. Those that it found
+     * on the disk may say anything. */
+    int64_t compared_to;   /* [min_offset, compared_to) */
+    int64_t appended_from; /* [appended_from, max_offset) */
+    int64_t believed;      /* 1 + a unit in between that was compared by itself, 0 = none */
     struct mapped_file_queue files;
     char *topic;
 
@@ -56,6 +61,21 @@ int consume_queue_append(struct consume_queue *queue, int64_t queue_offset, cons
 bool consume_queue_get(const struct consume_queue *queue, int64_t queue_offset, struct consume_queue_unit *unit);
 /* Like consume_queue_get, also for units whose record is no longer retained (their file still is). */
 bool consume_queue_get_any(const struct consume_queue *queue, int64_t queue_offset, struct consume_queue_unit *unit);
+/* The unit is what the log says, as far as this process can know without a look at the record. */
+static inline bool consume_queue_trusts(const struct consume_queue *queue, int64_t queue_offset)
+{
+    return queue_offset >= queue->appended_from || queue_offset < queue->compared_to || queue_offset + 1 == queue->believed;
+}
+/* The unit was found right. */
+void consume_queue_compared(struct consume_queue *queue, int64_t queue_offset);
+/* ... or wrong. */
+void consume_queue_distrust(struct consume_queue *queue, int64_t queue_offset);
+/* Writes the unit of a record anew where another one, or nothing, stands in [min_offset, max_offset). 0, ERROR_NO_SPACE, ERROR_IO, ERROR_INVALID. */
+int consume_queue_mend(struct consume_queue *queue, int64_t queue_offset, const struct consume_queue_unit *unit);
+/* The 20 bytes of a unit. */
+void consume_queue_encode(uint8_t out[CONSUME_QUEUE_UNIT_SIZE], const struct consume_queue_unit *unit);
+/* Where a unit stands, for a message to people: file and byte in it. */
+void consume_queue_describe(const struct consume_queue *queue, int64_t queue_offset, char *out, size_t size);
 /* Where the units [queue_offset, queue_offset + count) lie, as far as they are there and in one file. False: nowhere, or at the end that appends have
  * in memory anyhow. */
 bool consume_queue_bytes(const struct consume_queue *queue, int64_t queue_offset, int64_t count, struct mapped_file **file, uint8_t **bytes,

@@ -5,6 +5,11 @@
  */
 #include "store/message_store.h"
 
+#include "proto/ledger_entry.h"
+#include "store/log_sink.h"
+
+#include <stdio.h>
+
 #define SCAN_BYTES_MIN 16000
 #define READ_AHEAD_UNITS 13107 /* 256 KiB: 400 pulls of 32 messages */
 
@@ -40,12 +45,172 @@ static bool is_full(const struct message_store *store, const struct get_message_
            result->total_size + (uint64_t)size > store->config.transfer_bytes_max;
 }
 
-static void scan(struct message_store *store, const struct consume_queue *queue, int64_t offset, int32_t max_count,
-                 const struct message_filter *filter, struct get_message_result *result)
+/* ---- what units say ---- */
+
+/* The whole entry, when the unit says where one is, of that message, and it is in memory or may be waited for. */
+static struct slice record_at(const struct message_store *store, const struct consume_queue *queue, int64_t offset, const struct consume_queue_unit *unit,
+                              bool *wrong)
 {
     const struct log_view *log = &store->log;
-    int64_t log_min = log->min_offset(log->context);
-    int64_t committed = log->committed_offset(log->context);
+    struct ledger_entry entry;
+    int64_t position = unit->physical_offset - (int64_t)LEDGER_ENTRY_HEADER_SIZE;
+    const uint8_t *bytes = log->at(log->context, position, LEDGER_ENTRY_HEADER_SIZE + (size_t)unit->size);
+    struct slice none = {0};
+
+    *wrong = false;
+    if (bytes == NULL)
+        return none;
+    struct slice record = slice_of(bytes + LEDGER_ENTRY_HEADER_SIZE, (size_t)unit->size);
+    *wrong = ledger_entry_decode(&entry, bytes) != 0 || entry.kind != LEDGER_ENTRY_MESSAGE || entry.position != (uint64_t)position ||
+             entry.body_size < record.size || !message_record_is(record, slice_of_text(queue->topic), queue->queue_id, offset, unit->physical_offset);
+    return *wrong ? none : record;
+}
+
+/* The unit's tags code is that of the record too. */
+static bool is_unit_of(const struct message_store *store, const struct consume_queue_unit *unit, struct slice record)
+{
+    struct message_dispatch dispatch;
+    return message_dispatch_decode(record, &dispatch) == 0 && message_store_unit_of(store, &dispatch).tags_code == unit->tags_code;
+}
+
+/* Could stand behind a record that ends at `before`; its end in *end. */
+static bool is_possible(const struct consume_queue_unit *unit, int64_t before, int64_t *end)
+{
+    return unit->size > 0 && unit->physical_offset >= (int64_t)LEDGER_ENTRY_HEADER_SIZE && unit->physical_offset >= before &&
+           !__builtin_add_overflow(unit->physical_offset, (int64_t)unit->size, end);
+}
+
+void message_store_distrust(struct message_store *store, struct slice topic, int32_t queue_id, int64_t offset)
+{
+    struct message_store_doubt *doubt = &store->doubt;
+    struct consume_queue *queue = message_store_queue(store, topic, queue_id, false, NULL);
+    int64_t log_min = store->log.min_offset(store->log.context);
+    struct consume_queue_unit unit;
+    char where[512];
+
+    if (queue == NULL || offset < queue->min_offset || offset >= queue->max_offset)
+        return;
+    consume_queue_distrust(queue, offset);
+    if (doubt->any)
+        return;
+    *doubt = (struct message_store_doubt){.any = true, .position = log_min, .queue_id = queue_id, .queue_offset = offset};
+    snprintf(doubt->topic, sizeof doubt->topic, "%s", queue->topic);
+    /* Records of a queue lie in its order: this one is behind that of the unit before, if that can be believed. */
+    if (offset > queue->min_offset && consume_queue_trusts(queue, offset - 1) && consume_queue_get(queue, offset - 1, &unit) && unit.physical_offset > log_min)
+        doubt->position = unit.physical_offset;
+    doubt->everything = doubt->position == log_min;
+    consume_queue_describe(queue, offset, where, sizeof where);
+    LOG_ERROR("queue %s %d is damaged: its unit of message %lld (%s) is not that of the message's record. It is not served; the log is read from %lld on to "
+              "make it again",
+              queue->topic, (int)queue_id, (long long)offset, where, (long long)doubt->position);
+}
+
+bool message_store_unit(struct message_store *store, struct consume_queue *queue, int64_t offset, struct consume_queue_unit *unit)
+{
+    const struct log_view *log = &store->log;
+    int64_t end;
+    bool wrong;
+
+    if (!consume_queue_get(queue, offset, unit))
+        return false;
+    if (consume_queue_trusts(queue, offset))
+        return unit->size > 0;
+    if (is_possible(unit, 0, &end) && log->damaged != NULL && log->damaged(log->context, unit->physical_offset, (size_t)unit->size))
+        return false; /* first the log has to be repaired */
+    struct slice record = is_possible(unit, 0, &end) ? record_at(store, queue, offset, unit, &wrong) : (struct slice){0};
+    return message_store_unit_is_of(store, queue, offset, record);
+}
+
+bool message_store_unit_names(const struct message_store *store, const struct consume_queue *queue, int64_t offset, const struct consume_queue_unit *unit)
+{
+    int64_t end;
+    bool wrong;
+    return is_possible(unit, 0, &end) && record_at(store, queue, offset, unit, &wrong).data != NULL;
+}
+
+bool message_store_unit_is_of(struct message_store *store, struct consume_queue *queue, int64_t offset, struct slice record)
+{
+    struct consume_queue_unit unit;
+
+    if (!consume_queue_get(queue, offset, &unit))
+        return false;
+    if (record.data == NULL || record.size != (size_t)unit.size ||
+        !message_record_is(record, slice_of_text(queue->topic), queue->queue_id, offset, unit.physical_offset) || !is_unit_of(store, &unit, record)) {
+        message_store_distrust(store, slice_of_text(queue->topic), queue->queue_id, offset);
+        return false;
+    }
+    if (!consume_queue_trusts(queue, offset))
+        consume_queue_compared(queue, offset);
+    return true;
+}
+
+/* ---- which records a pull gets ---- */
+
+struct scan {
+    struct message_store *store;
+    struct consume_queue *queue;
+    const struct message_filter *filter;
+    int64_t log_min, committed;
+    int64_t before;   /* end of the record before */
+    uint32_t records; /* that were read */
+};
+
+enum sight {
+    SIGHT_TAKE,
+    SIGHT_PASS,    /* the filter does not want it */
+    SIGHT_GONE,    /* no longer retained */
+    SIGHT_AHEAD,   /* not committed */
+    SIGHT_ENOUGH,  /* records were read */
+    SIGHT_WRONG,   /* not this message's unit */
+    SIGHT_DAMAGED, /* the message cannot be read now */
+};
+
+static enum sight look(struct scan *scan, int64_t at, const struct consume_queue_unit *unit)
+{
+    const struct log_view *log = &scan->store->log;
+    const struct message_filter *filter = scan->filter;
+    bool trusted = consume_queue_trusts(scan->queue, at);
+    bool tags = filter != NULL && filter->match_tags != NULL;
+    int64_t end;
+
+    if (!is_possible(unit, scan->before, &end))
+        return SIGHT_WRONG;
+    scan->before = end;
+    bool hot = scan->store->config.hot_bytes == 0 || scan->committed - unit->physical_offset <= (int64_t)scan->store->config.hot_bytes;
+    if (end > scan->committed)
+        return trusted ? SIGHT_AHEAD : SIGHT_WRONG;
+    if (tags && trusted && !filter->match_tags(filter->context, unit->tags_code))
+        return SIGHT_PASS;
+    if (unit->physical_offset < scan->log_min)
+        return trusted ? SIGHT_GONE : SIGHT_WRONG;
+    if (log->damaged != NULL && log->damaged(log->context, unit->physical_offset, (size_t)unit->size))
+        return SIGHT_DAMAGED;
+    bool reads = (filter != NULL && filter->match_record != NULL) || (tags && !trusted);
+    if (reads && filter->records_max != 0 && scan->records++ == filter->records_max)
+        return SIGHT_ENOUGH;
+    if (!reads && !hot)
+        return SIGHT_TAKE; /* looked at when it is read */
+    bool wrong;
+    struct slice record = record_at(scan->store, scan->queue, at, unit, &wrong);
+    if (wrong)
+        return SIGHT_WRONG;
+    if (record.data == NULL)
+        return SIGHT_TAKE; /* not readable here and now: a message too many is what clients must expect, one too few is a loss */
+    if (tags && !trusted) {
+        if (!is_unit_of(scan->store, unit, record))
+            return SIGHT_WRONG;
+        consume_queue_compared(scan->queue, at);
+        if (!filter->match_tags(filter->context, unit->tags_code))
+            return SIGHT_PASS;
+    }
+    return filter != NULL && filter->match_record != NULL && !filter->match_record(filter->context, record) ? SIGHT_PASS : SIGHT_TAKE;
+}
+
+static void scan(struct message_store *store, struct consume_queue *queue, int64_t offset, int32_t max_count, const struct message_filter *filter,
+                 struct get_message_result *result)
+{
+    const struct log_view *log = &store->log;
+    struct scan scan = {store, queue, filter, log->min_offset(log->context), log->committed_offset(log->context), 0, 0};
     int64_t bytes = (int64_t)max_count * CONSUME_QUEUE_UNIT_SIZE;
     if (bytes < SCAN_BYTES_MIN)
         bytes = SCAN_BYTES_MIN;
@@ -58,53 +223,35 @@ static void scan(struct message_store *store, const struct consume_queue *queue,
         end = queue->max_offset;
 
     struct consume_queue_unit unit;
-    if (!consume_queue_get(queue, offset, &unit)) {
-        answer(result, GET_MESSAGE_OFFSET_FOUND_NULL, next_file);
-        return;
-    }
     int64_t at = offset;
-    uint32_t records = 0;
     result->status = GET_MESSAGE_NO_MATCHED_MESSAGE;
     for (; at < end; at++) {
-        if (!consume_queue_get(queue, at, &unit))
-            break;
-        if (unit.physical_offset + unit.size > committed) {
-            /* Cannot be while queues hold committed records only; a reader must not depend on it. */
-            if (at == offset)
-                result->status = GET_MESSAGE_OFFSET_OVERFLOW_ONE;
-            break;
-        }
-        result->last_physical_offset = unit.physical_offset;
-        if (is_full(store, result, max_count, unit.size))
-            break;
-        if (filter != NULL && filter->match_tags != NULL && !filter->match_tags(filter->context, unit.tags_code)) {
-            if (result->count == 0)
-                result->status = GET_MESSAGE_NO_MATCHED_MESSAGE;
-            continue;
-        }
-        if (unit.physical_offset < log_min) {
-            if (result->count == 0)
-                result->status = GET_MESSAGE_WAS_REMOVING;
-            continue;
-        }
-        if (log->damaged != NULL && log->damaged(log->context, unit.physical_offset, (size_t)unit.size)) {
-            /* What is before it is answered, and then this reader waits here: it is never passed over. */
+        /* Its file may be one that cannot be mapped now: whoever asks waits. */
+        if (!consume_queue_get(queue, at, &unit)) {
             if (at == offset)
                 result->status = GET_MESSAGE_DAMAGED;
             break;
         }
-        if (filter != NULL && filter->match_record != NULL) {
-            if (filter->records_max != 0 && records++ == filter->records_max)
-                break;
-            const uint8_t *record = log->at(log->context, unit.physical_offset, (size_t)unit.size);
-            if (record != NULL && !filter->match_record(filter->context, slice_of(record, (size_t)unit.size))) {
-                if (result->count == 0)
-                    result->status = GET_MESSAGE_NO_MATCHED_MESSAGE;
-                continue;
-            }
-            /* Not readable here and now: a message too many is what clients must expect, one too few is a loss. */
+        if (result->count > 0 && is_full(store, result, max_count, unit.size))
+            break;
+        enum sight sight = look(&scan, at, &unit);
+        if (sight == SIGHT_AHEAD && at == offset)
+            result->status = GET_MESSAGE_OFFSET_OVERFLOW_ONE; /* cannot be while queues hold committed records only; a reader must not depend on it */
+        /* What is before it is answered, and then this reader waits here: it is never passed over. */
+        if ((sight == SIGHT_DAMAGED || sight == SIGHT_WRONG) && at == offset)
+            result->status = GET_MESSAGE_DAMAGED;
+        if (sight == SIGHT_WRONG)
+            message_store_distrust(store, slice_of_text(queue->topic), queue->queue_id, at);
+        if (sight >= SIGHT_AHEAD)
+            break;
+        result->last_physical_offset = unit.physical_offset;
+        if (sight != SIGHT_TAKE) {
+            if (result->count == 0)
+                result->status = sight == SIGHT_GONE ? GET_MESSAGE_WAS_REMOVING : GET_MESSAGE_NO_MATCHED_MESSAGE;
+            continue;
         }
         result->items[result->count].physical_offset = unit.physical_offset;
+        result->items[result->count].queue_offset = at;
         result->items[result->count].size = (uint32_t)unit.size;
         result->count++;
         result->total_size += (uint64_t)unit.size;
@@ -125,7 +272,7 @@ void message_store_get_message(struct message_store *store, struct slice topic, 
         answer(result, GET_MESSAGE_NO_MATCHED_LOGIC_QUEUE, 0);
         return;
     }
-    const struct consume_queue *queue = message_store_queue(store, topic, queue_id, false, NULL);
+    struct consume_queue *queue = message_store_queue(store, topic, queue_id, false, NULL);
     if (queue == NULL) {
         /* Java makes an empty queue on the way and then finds no message in it: clients see this status. */
         answer(result, GET_MESSAGE_NO_MESSAGE_IN_QUEUE, 0);

@@ -16,6 +16,7 @@
 #define AHEAD_SUFFIX ".add"
 /* Files of one queue: 2^20 files of 6 MB are 314 billion messages. */
 #define FILES_MAX (1u << 20)
+#define MISSING_MAX 4096u
 
 void mapped_file_name(uint64_t start, char out[21])
 {
@@ -217,13 +218,14 @@ static int open_one(struct mapped_file_queue *queue, uint64_t start, bool last, 
         env_close(queue->env, handle);
         return io_error(error, rv, "size of", path);
     }
-    *empty = size == 0 && queue->writable_map;
+    /* Of a queue: one that others follow has lost what was in it. */
+    *empty = size == 0 && queue->writable_map && (window == NULL || last);
     if (*empty) {
         env_close(queue->env, handle);
         return 0;
     }
-    /* The newest file of what can be made again from the log has lost its tail: zeros say so, and the owner completes it. */
-    if (size < queue->file_size && last && queue->writable_map) {
+    /* A file of what can be made again from the log has lost its tail: zeros say so, and the owner completes it. */
+    if (size < queue->file_size && (last || window != NULL) && queue->writable_map) {
         LOG_WARN("%s has %llu of %llu bytes: its tail was cut off", path, (unsigned long long)size, (unsigned long long)queue->file_size);
         rv = queue->env->ops->truncate(queue->env, handle, queue->file_size);
         if (rv != 0) {
@@ -265,6 +267,34 @@ static int remove_unborn(struct mapped_file_queue *queue, const struct names *na
     return 0;
 }
 
+/* Files of a queue that others follow are gone: zeros in their place, which the owner knows to be no units. */
+static int open_missing(struct mapped_file_queue *queue, uint64_t start, uint64_t stop, struct mapped_file_window *window, struct error *error)
+{
+    if ((stop - start) / queue->file_size > MISSING_MAX)
+        return error_set(error, ERROR_DAMAGED, "%s: %llu files are missing in front of %020llu", queue->dir,
+                         (unsigned long long)((stop - start) / queue->file_size), (unsigned long long)stop);
+    for (; start < stop; start += queue->file_size) {
+        char path[PATH_MAX];
+        struct env_file *handle;
+        bool empty = false;
+        int rv = file_path(queue, start, "", path);
+        if (rv == 0)
+            rv = env_open(queue->env, path, ENV_WRITE | ENV_CREATE, &handle);
+        if (rv != 0)
+            return io_error(error, rv, "make", path);
+        rv = queue->env->ops->truncate(queue->env, handle, queue->file_size);
+        env_close(queue->env, handle);
+        if (rv != 0)
+            return io_error(error, rv, "extend", path);
+        LOG_WARN("%s is missing: made again, empty, to be filled from the log", path);
+        queue->dir_dirty = true;
+        rv = open_one(queue, start, false, window, &empty, error);
+        if (rv != 0)
+            return rv;
+    }
+    return 0;
+}
+
 static int open_all(struct mapped_file_queue *queue, struct env *env, const char *dir, uint64_t file_size, bool writable_map,
                     struct mapped_file_window *window, struct error *error)
 {
@@ -302,10 +332,12 @@ static int open_all(struct mapped_file_queue *queue, struct env *env, const char
         if (start % file_size != 0)
             code = error_set(error, ERROR_DAMAGED, "%s/%020llu does not begin at a multiple of %llu: was the file size setting changed?", dir,
                              (unsigned long long)start, (unsigned long long)file_size);
+        else if (i > 0 && start - names.starts[i - 1] != file_size && window != NULL)
+            code = open_missing(queue, names.starts[i - 1] + file_size, start, window, error);
         else if (i > 0 && start - names.starts[i - 1] != file_size)
             code = error_set(error, ERROR_DAMAGED, "%s: a file is missing between %020llu and %020llu", dir,
                              (unsigned long long)names.starts[i - 1], (unsigned long long)start);
-        else
+        if (code == 0)
             code = open_one(queue, start, i + 1 == names.count, window, &empty, error);
         if (empty) {
             code = remove_unborn(queue, &names, i, error);

@@ -62,7 +62,8 @@ struct mapped_file_window {
     int result; /* negative errno of the first read that failed */
     uint8_t bytes[MAPPED_FILE_WINDOW_SIZE];
 };
-/* Like mapped_file_queue_open() with writable maps, but files are mapped when mapped_file_queue_map() asks for it. The newest stays open in the window. */
+/* Like mapped_file_queue_open() with writable maps, but files are mapped when mapped_file_queue_map() asks for it, and one between others that is missing, empty
+ * or too short is completed with zeros. The newest stays open in the window. */
 int mapped_file_queue_open_unmapped(struct mapped_file_queue *queue, struct env *env, const char *dir, uint64_t file_size,
                                     struct mapped_file_window *window, struct error *error);
 /* size bytes at position when they lie in one file, else NULL: of the mapping if there is one, otherwise read, valid until the next peek. NULL with

@@ -25,6 +25,18 @@ struct message_store_config {
     int delay_levels;
     uint32_t transfer_bytes_max;  /* maxTransferBytesOnMessageInMemory 262144 */
     uint32_t transfer_count_max;  /* maxTransferCountOnMessageInMemory 32 */
+    uint64_t hot_bytes; /* so much in front of the log's end is taken to be in memory; 0 = all is. Reading what is behind it would make the loop wait */
+};
+
+/* A unit that a reader found wrong. One at a time: the next one is met when this one is right again. */
+struct message_store_doubt {
+    bool any;
+    bool heeded;      /* the log is being read from position on */
+    bool everything;  /* ... which is where the log begins */
+    int64_t position; /* of the log: its record lies behind it */
+    char topic[256];
+    int32_t queue_id;
+    int64_t queue_offset;
 };
 
 struct message_store {
@@ -47,6 +59,11 @@ struct message_store {
     void *before_cut_context;
     int64_t earliest_time_ms; /* of earliest_min_offset, -1 = not looked up; private */
     int64_t earliest_min_offset;
+    struct message_store_doubt doubt; /* the log is to be compared with the queues now (store/compare.h) */
+    uint64_t mended_units; /* in this run */
+    /* DLedger index of the entry that made the topic that there is now: what was sent to one of that name before belongs to none. NULL: never was another. */
+    uint64_t (*topic_since)(void *context, struct slice topic);
+    void *topic_since_context;
     bool sync_broken; /* a sync failed: nothing is promised durable any more in this run */
 };
 
@@ -139,7 +156,7 @@ struct message_filter {
     void *context;
     bool (*match_tags)(void *context, int64_t tags_code);
     bool (*match_record)(void *context, struct slice record);
-    uint32_t records_max; /* that match_record is asked about in one call, 0 = no such bound: where reading one may wait for the disk */
+    uint32_t records_max; /* that are read in one call, for match_record or to believe a unit, 0 = no such bound: where reading one may wait for the disk */
 };
 
 struct get_message_result {
@@ -152,13 +169,28 @@ struct get_message_result {
     int64_t last_physical_offset; /* last unit looked at, for fall-behind figures */
     struct {
         int64_t physical_offset;
+        int64_t queue_offset;
         uint32_t size;
     } items[GET_MESSAGE_BATCH_MAX];
 };
 
-/* Finds which records to send; does not read them (but for match_record). filter may be NULL. Never creates a queue. */
+/* Finds which records to send. Those in memory (hot_bytes) are the messages asked for; of older ones only their units say so: whoever has read them must ask
+ * message_record_is(), and message_store_distrust() what is not. Reads of records no more than their heads, but for match_record and for units that
+ * were on the disk before this process and have not been compared with the log. filter may be NULL. Never creates a queue. */
 void message_store_get_message(struct message_store *store, struct slice topic, int32_t queue_id, int64_t offset, int32_t max_count,
                                const struct message_filter *filter, struct get_message_result *result);
+
+/* The unit of that message is wrong, or cannot be believed: said once, and mended soon. */
+void message_store_distrust(struct message_store *store, struct slice topic, int32_t queue_id, int64_t offset);
+/* consume_queue_get() of what is right for sure: a unit that may say anything is compared with its record first, which blocks on a cold page. False also
+ * when it is wrong. */
+bool message_store_unit(struct message_store *store, struct consume_queue *queue, int64_t offset, struct consume_queue_unit *unit);
+/* The same for who has read the record where the unit says, whatever is there: is it that message's, and the unit all right? */
+bool message_store_unit_is_of(struct message_store *store, struct consume_queue *queue, int64_t offset, struct slice record);
+/* Does it name a record of that message? Blocks on a cold page. */
+bool message_store_unit_names(const struct message_store *store, const struct consume_queue *queue, int64_t offset, const struct consume_queue_unit *unit);
+/* The unit that a record gets. */
+struct consume_queue_unit message_store_unit_of(const struct message_store *store, const struct message_dispatch *dispatch);
 
 /* Pages of a queue's file, pinned. */
 struct message_store_pages {

@@ -7,12 +7,15 @@
 #include "store/index_service.h"
 #include "store/log_sink.h"
 #include "store/message_store.h"
+#include "store/queue_table.h"
 
 #include <stdlib.h>
 
 enum {
     RECORD_TOTAL_SIZE = 0,
     RECORD_MAGIC = 4,
+    RECORD_QUEUE_ID = 12,
+    RECORD_QUEUE_OFFSET = 20,
     RECORD_PHYSICAL_OFFSET = 28,
     RECORD_SYS_FLAG = 36,
     RECORD_STORE_TIMESTAMP = 56, /* IPv4 born host */
@@ -24,11 +27,15 @@ enum {
 /* Reading through one chain must not hold up the loop: 2^18 entries are some 30 ms of cache misses. Only a key shared by more messages than
  * that, searched in a time range far behind its newest ones, is cut short. */
 #define CHAIN_STEPS_MAX (1u << 18)
+/* Messages around one whose unit is damaged that are asked for their time instead. */
+#define NEAR_MAX 256
 /* Records that had to be read and then did not hold the key. */
 #define MISSES_MAX 1024u
 
 /* Lengths and times of the record at an offset, all checked against what is committed. */
 struct record_head {
+    int32_t queue_id;
+    int64_t queue_offset;
     uint32_t total_size;
     int64_t store_timestamp_ms;
     uint32_t tail_offset; /* where the topic's length stands */
@@ -62,6 +69,8 @@ static bool read_head(const struct message_store *store, int64_t physical_offset
     uint32_t fixed = body_at + 4 + head->topic_length_size + 2;
     if (total < fixed || body > total - fixed)
         return false;
+    head->queue_id = (int32_t)load_u32(bytes + RECORD_QUEUE_ID);
+    head->queue_offset = (int64_t)load_u64(bytes + RECORD_QUEUE_OFFSET);
     head->total_size = total;
     head->store_timestamp_ms = (int64_t)load_u64(bytes + RECORD_STORE_TIMESTAMP + born_more);
     head->tail_offset = body_at + 4 + body;
@@ -80,10 +89,40 @@ uint32_t message_store_record_size(struct message_store *store, int64_t physical
     return read_head(store, physical_offset, &head) ? head.total_size : 0;
 }
 
+/* -1: there is none, or its unit is not its own. */
 static int64_t time_at(struct message_store *store, const struct consume_queue *queue, int64_t offset)
 {
     struct consume_queue_unit unit;
-    return consume_queue_get(queue, offset, &unit) ? message_store_record_time(store, unit.physical_offset) : -1;
+    struct record_head head;
+    uint8_t topic[2 + QUEUE_TABLE_TOPIC_MAX];
+    size_t size = strlen(queue->topic);
+    if (!consume_queue_get(queue, offset, &unit) || !read_head(store, unit.physical_offset, &head) || head.queue_id != queue->queue_id ||
+        head.queue_offset != offset || head.total_size != (uint32_t)unit.size || head.topic_length_size + size > head.total_size - head.tail_offset ||
+        store->log.read(store->log.context, unit.physical_offset + head.tail_offset, topic, head.topic_length_size + size) != 0)
+        return -1;
+    size_t named = head.topic_length_size == 2 ? load_u16(topic) : topic[0];
+    return named == size && memcmp(topic + head.topic_length_size, queue->topic, size) == 0 ? head.store_timestamp_ms : -1;
+}
+
+/* The time of a message near `offset`, of which the unit may be damaged: *found, in [low, high). -1: none can be told. */
+static int64_t time_near(struct message_store *store, struct consume_queue *queue, int64_t offset, int64_t low, int64_t high, int64_t *found)
+{
+    int64_t time_ms = time_at(store, queue, offset);
+    *found = offset;
+    if (time_ms >= 0)
+        return time_ms;
+    for (int64_t step = 1; time_ms < 0 && step < NEAR_MAX && (offset - step >= low || offset + step < high); step++) {
+        *found = offset - step;
+        if (*found >= low)
+            time_ms = time_at(store, queue, *found);
+        if (time_ms < 0 && offset + step < high) {
+            *found = offset + step;
+            time_ms = time_at(store, queue, *found);
+        }
+    }
+    if (time_ms < 0)
+        *found = offset;
+    return time_ms;
 }
 
 int64_t message_store_store_time(struct message_store *store, struct slice topic, int32_t queue_id, int64_t offset)
@@ -94,7 +133,7 @@ int64_t message_store_store_time(struct message_store *store, struct slice topic
 
 int64_t message_store_offset_by_time(struct message_store *store, struct slice topic, int32_t queue_id, int64_t timestamp_ms)
 {
-    const struct consume_queue *queue = message_store_queue(store, topic, queue_id, false, NULL);
+    struct consume_queue *queue = message_store_queue(store, topic, queue_id, false, NULL);
     if (queue == NULL)
         return 0;
     int64_t low = queue->min_offset;
@@ -104,11 +143,11 @@ int64_t message_store_offset_by_time(struct message_store *store, struct slice t
     /* First record stored at or after the time: of several with the very time, the earliest. Over the whole queue, since a file's time of last
      * change, by which Java picks one, says nothing after a rebuild. */
     while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        if (time_at(store, queue, middle) < timestamp_ms)
-            low = middle + 1;
+        int64_t found, time_ms = time_near(store, queue, low + (high - low) / 2, low, high, &found);
+        if (time_ms >= 0 && time_ms < timestamp_ms) /* of those that nobody can tell, rather too many messages than too few */
+            low = found + 1;
         else
-            high = middle;
+            high = found;
     }
     if (low == queue->min_offset)
         return low;
@@ -121,12 +160,24 @@ int64_t message_store_offset_by_time(struct message_store *store, struct slice t
     return right - timestamp_ms < timestamp_ms - left ? low : low - 1;
 }
 
+struct earliest {
+    struct message_store *store;
+    int64_t position;
+    int64_t time_ms;
+};
+
+/* Only a unit that would be the earliest has to be looked at. */
 static void keep_earliest(void *argument, struct consume_queue *queue)
 {
-    int64_t *earliest = argument;
+    struct earliest *earliest = argument;
     struct consume_queue_unit unit;
-    if (consume_queue_get(queue, queue->min_offset, &unit) && unit.physical_offset < *earliest)
-        *earliest = unit.physical_offset;
+    if (!consume_queue_get(queue, queue->min_offset, &unit) || unit.physical_offset >= earliest->position)
+        return;
+    int64_t time_ms = time_at(earliest->store, queue, queue->min_offset);
+    if (time_ms < 0)
+        return;
+    earliest->position = unit.physical_offset;
+    earliest->time_ms = time_ms;
 }
 
 int64_t message_store_earliest_time(struct message_store *store)
@@ -134,9 +185,9 @@ int64_t message_store_earliest_time(struct message_store *store)
     int64_t log_min = store->log.min_offset(store->log.context);
     if (store->earliest_time_ms >= 0 && store->earliest_min_offset == log_min)
         return store->earliest_time_ms;
-    int64_t earliest = INT64_MAX;
+    struct earliest earliest = {store, INT64_MAX, -1};
     message_store_each_queue(store, keep_earliest, &earliest);
-    store->earliest_time_ms = earliest == INT64_MAX ? -1 : message_store_record_time(store, earliest);
+    store->earliest_time_ms = earliest.time_ms;
     store->earliest_min_offset = log_min;
     return store->earliest_time_ms;
 }

@@ -11,7 +11,6 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#define SCHEDULE_TOPIC "SCHEDULE_TOPIC_XXXX"
 #define SLOTS_MIN 64u
 
 static unsigned hash_of(struct slice topic, int32_t queue_id)
@@ -114,7 +113,7 @@ struct queue_node *queue_table_add(struct queue_table *table, struct slice topic
     }
     node->hash = hash_of(topic, queue_id);
     node->topic_size = (uint16_t)topic.size;
-    node->schedule = slice_equal_text(topic, SCHEDULE_TOPIC);
+    node->schedule = slice_equal_text(topic, QUEUE_TABLE_SCHEDULE_TOPIC);
     node->key_seed = java_string_hash_continue(java_string_hash(topic), SLICE_LITERAL("#"));
     memcpy(node->topic, topic.data, topic.size);
     if (consume_queue_open(&node->queue, table->env, dir, name, queue_id, table->file_size, error) != 0) {

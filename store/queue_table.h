@@ -9,6 +9,7 @@
 #include "proto/buffer.h"
 #include "store/consume_queue.h"
 
+#define QUEUE_TABLE_SCHEDULE_TOPIC "SCHEDULE_TOPIC_XXXX" /* its units have the time of delivery in place of the tags code */
 #define QUEUE_TABLE_TOPIC_MAX 255u /* a directory's name; RocketMQ 5's %RETRY% topics may be that long */
 
 struct queue_node {

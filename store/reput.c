@@ -25,14 +25,23 @@ static int64_t delivery_time(const struct message_store *store, const struct mes
     return level > 0 ? dispatch->store_timestamp_ms + store->config.delay_level_ms[level] : -1;
 }
 
-static int64_t tags_code_of(const struct message_store *store, const struct queue_node *node, const struct message_dispatch *dispatch)
+static struct consume_queue_unit unit_of(const struct message_store *store, bool schedule, const struct message_dispatch *dispatch)
 {
-    if (node->schedule) {
+    struct consume_queue_unit unit = {dispatch->physical_offset, (int32_t)dispatch->size, 0};
+    if (schedule) {
         int64_t time = delivery_time(store, dispatch);
-        if (time >= 0)
-            return time;
+        if (time >= 0) {
+            unit.tags_code = time;
+            return unit;
+        }
     }
-    return dispatch->tags.data == NULL ? 0 : message_tags_code(dispatch->tags);
+    unit.tags_code = dispatch->tags.data == NULL ? 0 : message_tags_code(dispatch->tags);
+    return unit;
+}
+
+struct consume_queue_unit message_store_unit_of(const struct message_store *store, const struct message_dispatch *dispatch)
+{
+    return unit_of(store, slice_equal_text(dispatch->topic, QUEUE_TABLE_SCHEDULE_TOPIC), dispatch);
 }
 
 static uint32_t count_keys(const struct message_dispatch *dispatch)
@@ -64,8 +73,9 @@ static void put_keys(struct index_service *index, int32_t seed, const struct mes
 }
 
 /* The unit must be the next one. Only while dispatching is being repeated after a start may it be the very one that is there, or one of a
- * topic that was deleted later on and made anew: then all that the queue holds lies behind it. */
-static int place_unit(const struct message_store *store, const struct consume_queue *queue, const struct message_dispatch *dispatch,
+ * topic that was deleted later on and made anew: then all that the queue holds lies behind it. Or a damaged unit stands there: that is for the scrub, which
+ * knows of which topic a record is. */
+static int place_unit(struct message_store *store, struct consume_queue *queue, const struct message_dispatch *dispatch,
                       bool *append)
 {
     struct consume_queue_unit unit;
@@ -80,6 +90,15 @@ static int place_unit(const struct message_store *store, const struct consume_qu
         return 0;
     bool repeated = dispatch->physical_offset < store->recovered_position;
     if (repeated && consume_queue_get(queue, queue->min_offset, &unit) && unit.physical_offset > dispatch->physical_offset)
+        return 0;
+    if (repeated && dispatch->queue_offset < queue->max_offset && dispatch->queue_offset < queue->appended_from) {
+        message_store_distrust(store, dispatch->topic, dispatch->queue_id, dispatch->queue_offset);
+        return 0;
+    }
+    /* Only the damaged last unit says that the queue reaches further in the log. */
+    *append = dispatch->queue_offset == queue->max_offset && queue->max_offset > queue->min_offset && !consume_queue_trusts(queue, queue->max_offset - 1) &&
+              !message_store_unit(store, queue, queue->max_offset - 1, &unit);
+    if (*append)
         return 0;
     return ERROR_DAMAGED;
 }
@@ -147,7 +166,7 @@ int message_store_dispatch(struct message_store *store, struct slice record, str
     }
 
     if (add_unit) {
-        struct consume_queue_unit unit = {dispatch->physical_offset, (int32_t)dispatch->size, tags_code_of(store, node, dispatch)};
+        struct consume_queue_unit unit = unit_of(store, node->schedule, dispatch);
         rv = consume_queue_append(&node->queue, dispatch->queue_offset, &unit);
         assert(rv == 0);
         queue_table_mark(store->queues, node);

@@ -38,6 +38,13 @@ struct topic_entry *topic_config_find(struct topic_config_table *table, struct s
     return entry;
 }
 
+uint64_t topic_config_since(void *context, struct slice topic)
+{
+    const struct broker *broker = context;
+    const struct topic_entry *entry = topic_config_find(broker->topics, topic);
+    return entry == NULL ? UINT64_MAX : entry->incarnation;
+}
+
 struct topic_entry *topic_config_destination(struct broker *broker, struct slice name, int64_t physical_offset)
 {
     struct topic_entry *entry = topic_config_find(broker->topics, name);

@@ -75,6 +75,8 @@ int topic_config_create_in_send(struct broker *broker, struct slice topic, struc
 int topic_config_create_in_send_back(struct broker *broker, struct slice topic, int32_t queue_nums, int32_t perm, int32_t topic_sys_flag,
                                      topic_config_ready ready, void *context);
 
+/* Of message_store: DLedger index from which on messages belong to the topic of that name that there is now. context: struct broker. */
+uint64_t topic_config_since(void *context, struct slice topic);
 /* A record that makes it is on its way. */
 bool topic_config_is_coming(struct topic_config_table *table, struct slice topic);
 

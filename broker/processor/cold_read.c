@@ -147,6 +147,7 @@ static void prepare(struct cold_read *read)
     for (uint32_t i = 0; i < read->count; i++)
         read->items[i].pinned = NULL;
     for (uint32_t i = 0; i < read->count && read->code == 0; i++) {
+        read->bad = i;
         if (dledger_commit_log_pin(read->reader->broker->log, read->items[i].physical_offset, read->items[i].size, &read->items[i].pinned) == NULL)
             read->code = dledger_commit_log_damaged(read->reader->broker->log, read->items[i].physical_offset, read->items[i].size)
                              ? ERROR_DAMAGED
@@ -188,7 +189,7 @@ static void after(uv_work_t *work, int status)
     reader->running--;
     reader->bytes -= read->size;
     note_at_pool(reader, read, NULL);
-    if (!read->raw && (read->code == ERROR_DAMAGED || read->code == ERROR_IO))
+    if (!read->raw && read->count > 0 && (read->code == ERROR_DAMAGED || read->code == ERROR_IO))
         dledger_commit_log_note_damage(reader->broker->log, read->items[read->bad].physical_offset);
     unpin(read);
     read->done(reader->broker, read, status != 0 || reader->stopped ? ERROR_STOPPED : read->code);

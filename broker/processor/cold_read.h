@@ -36,12 +36,12 @@ struct cold_read {
     /* out */
     uint8_t *bytes;
     size_t size;
+    uint32_t bad; /* with a code: the item that cannot be read */
 
     /* private */
     struct cold_reader *reader;
     uint64_t queued_us;
     int code;
-    uint32_t bad; /* the item that cannot be read */
     uv_work_t work;
     STAILQ_ENTRY(cold_read) next;
 };

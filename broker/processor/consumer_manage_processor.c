@@ -51,7 +51,7 @@ static bool first_is_in_disk(struct broker *broker, struct slice topic, int32_t 
 {
     struct consume_queue *queue = message_store_queue(&broker->store, topic, queue_id, false, NULL);
     struct consume_queue_unit unit;
-    if (queue == NULL || !consume_queue_get(queue, 0, &unit))
+    if (queue == NULL || !message_store_unit(&broker->store, queue, 0, &unit))
         return false;
     return broker->store.log.committed_offset(broker->store.log.context) - unit.physical_offset > broker->config.message_memory_bytes;
 }

@@ -81,6 +81,10 @@ struct cold_pull {
     int64_t suggested_id;
     struct stats_item *queue_stats; /* STATS_GROUP_QUEUE; held */
     struct get_message_result result;
+    int32_t queue_id;
+    int64_t queue_offset; /* that was asked for */
+    struct slice topic;   /* the bytes behind */
+    uint8_t bytes[];
 };
 
 static bool tags_match(void *context, int64_t tags_code)
@@ -234,13 +238,48 @@ static void answer_hot(struct broker *broker, const struct pull *pull, const str
     count_get(broker, result, queue_stats, pull->started_us);
 }
 
+static void answer_damaged(struct broker *broker, const struct reply_to *to, int32_t queue_id, int64_t queue_offset)
+{
+    reply_simple(broker, to, RESPONSE_SYSTEM_ERROR,
+                 "the message at offset %lld of queue %d is damaged on this broker's disk; it is fetched from the group's other members, or its queue made again",
+                 (long long)queue_offset, queue_id);
+}
+
+/* What was read are the messages of the queue: only now it can be told. Cuts the answer in front of one that is not; false: it is the first. */
+static bool are_messages(struct broker *broker, struct cold_pull *cold)
+{
+    struct get_message_result *result = &cold->result;
+    size_t at = 0;
+    for (uint32_t i = 0; i < result->count; i++) {
+        if (!message_record_is(slice_of(cold->read.bytes + at, result->items[i].size), cold->topic, cold->queue_id, result->items[i].queue_offset,
+                               result->items[i].physical_offset)) {
+            message_store_distrust(&broker->store, cold->topic, cold->queue_id, result->items[i].queue_offset);
+            result->next_begin_offset = result->items[i].queue_offset;
+            result->count = i;
+            cold->read.size = at;
+        } else {
+            at += result->items[i].size;
+        }
+    }
+    return result->count > 0;
+}
+
 static void on_cold_read(struct broker *broker, struct cold_read *read, int code)
 {
     struct cold_pull *cold = (struct cold_pull *)read;
     struct remoting_writer writer;
+    /* Where a damaged unit points there is no record, or none that is whole. */
+    if (code == ERROR_NOT_FOUND || code == ERROR_DAMAGED) {
+        const uint32_t bad = read->bad < cold->result.count ? read->bad : 0;
+        const struct log_view *log = &broker->store.log;
+        if (!dledger_commit_log_damaged(broker->log, cold->result.items[bad].physical_offset, cold->result.items[bad].size) &&
+            cold->result.items[bad].physical_offset >= log->min_offset(log->context))
+            message_store_distrust(&broker->store, cold->topic, cold->queue_id, cold->result.items[bad].queue_offset);
+    }
     if (code == ERROR_NOT_FOUND) {
-        answer_empty(broker, &cold->reply_to, RESPONSE_PULL_RETRY_IMMEDIATELY, &cold->result, cold->result.next_begin_offset,
-                     cold->suggested_id);
+        answer_empty(broker, &cold->reply_to, RESPONSE_PULL_RETRY_IMMEDIATELY, &cold->result, cold->queue_offset, cold->suggested_id);
+    } else if (code == ERROR_DAMAGED || (code == 0 && !are_messages(broker, cold))) {
+        answer_damaged(broker, &cold->reply_to, cold->queue_id, cold->result.items[read->bad].queue_offset);
     } else if (code != 0) {
         reply_simple(broker, &cold->reply_to, RESPONSE_SYSTEM_ERROR, "reading the log failed: %s", error_text(code));
     } else if (begin_answer(broker, &cold->reply_to, &writer, RESPONSE_SUCCESS, &cold->result, cold->result.next_begin_offset, cold->suggested_id)) {
@@ -262,9 +301,13 @@ static void on_cold_read(struct broker *broker, struct cold_read *read, int code
 
 static void answer_cold(struct broker *broker, const struct pull *pull, const struct get_message_result *result, struct stats_item *queue_stats)
 {
-    struct cold_pull *cold = calloc(1, sizeof *cold);
+    struct cold_pull *cold = calloc(1, sizeof *cold + pull->header.topic.size);
     int rv = ERROR_NO_MEMORY;
     if (cold != NULL) {
+        uint8_t *at = cold->bytes;
+        cold->topic = slice_copy(&at, pull->header.topic);
+        cold->queue_id = pull->header.queue_id;
+        cold->queue_offset = pull->header.queue_offset;
         cold->reply_to = pull->reply_to;
         cold->started_us = pull->started_us;
         cold->suggested_id = pull->suggested_id;
@@ -452,6 +495,13 @@ static void on_read_ahead(struct broker *broker, struct cold_read *read, int cod
     free(ahead);
 }
 
+/* An expression that only records can answer, or tags of units that are not believed yet. */
+static bool reads_records(struct broker *broker, const struct pull_message_request_header *header, const struct pull_filter *filter)
+{
+    const struct consume_queue *queue = message_store_queue(&broker->store, header->topic, header->queue_id, false, NULL);
+    return filter->program != NULL || (!filter->all && queue != NULL && !consume_queue_trusts(queue, header->queue_offset));
+}
+
 /* Is the record that the pull begins with old? Looks at the queue: after its units were brought into memory. */
 static bool begins_cold(struct broker *broker, const struct pull_message_request_header *header)
 {
@@ -460,7 +510,7 @@ static bool begins_cold(struct broker *broker, const struct pull_message_request
     return queue != NULL && consume_queue_get(queue, header->queue_offset, &unit) && cold_read_needed(broker, unit.physical_offset);
 }
 
-/* The units of the queue, and where an SQL92 expression has to see old records these too, are brought into memory by the pool: a page fault here would
+/* The units of the queue, and where old records have to be seen (reads_records) these too, are brought into memory by the pool: a page fault here would
  * stall everybody. True: the pull goes on when they are there. */
 static bool read_ahead(struct broker *broker, const struct pull *pull, const struct pull_filter *filter)
 {
@@ -468,7 +518,7 @@ static bool read_ahead(struct broker *broker, const struct pull *pull, const str
     struct message_store_pages pages = {0};
     struct get_message_result records = {0};
     bool cold = !pull->units_ahead && message_store_is_cold(&broker->store, header->topic, header->queue_id, header->queue_offset, &pages);
-    if (!cold && filter->program != NULL && pull->records_ahead == 0 && begins_cold(broker, header)) {
+    if (!cold && pull->records_ahead == 0 && reads_records(broker, header, filter) && begins_cold(broker, header)) {
         message_store_get_message(&broker->store, header->topic, header->queue_id, header->queue_offset, GET_MESSAGE_BATCH_MAX, NULL, &records);
         if (records.status != GET_MESSAGE_FOUND || !cold_read_needed(broker, records.items[0].physical_offset))
             records.count = 0;
@@ -516,7 +566,11 @@ static void finish_pull(struct broker *broker, struct pull *pull, struct pull_fi
     struct get_message_result result;
     if (read_ahead(broker, pull, filter))
         return;
-    const struct message_filter tag_filter = {.context = filter, .match_tags = tags_match};
+    const struct message_filter tag_filter = {
+        .context = filter,
+        .match_tags = tags_match,
+        .records_max = reads_records(broker, header, filter) ? records_max(broker, pull) : LIMIT_FILTER_COLD_RECORDS,
+    };
     const struct message_filter sql_filter = {
         .context = filter,
         .match_record = record_match,
@@ -553,8 +607,7 @@ static void finish_pull(struct broker *broker, struct pull *pull, struct pull_fi
             next_offset = header->queue_offset;
         break;
     case GET_MESSAGE_DAMAGED:
-        reply_simple(broker, to, RESPONSE_SYSTEM_ERROR, "the message at offset %lld of queue %d is damaged on this broker's disk; it is fetched from the group's other members",
-                     (long long)header->queue_offset, header->queue_id);
+        answer_damaged(broker, to, header->queue_id, header->queue_offset);
         return;
     case GET_MESSAGE_OFFSET_TOO_SMALL:
         code = decides ? RESPONSE_PULL_OFFSET_MOVED : RESPONSE_PULL_RETRY_IMMEDIATELY;

@@ -46,6 +46,7 @@ struct schedule_read {
     uint64_t epoch;
     int level;
     int64_t first_offset;
+    bool due; /* what was asked for is */
 };
 
 struct schedule_level {
@@ -276,8 +277,17 @@ static void on_read(struct broker *broker, struct cold_read *read, int code)
     if (leadership_lasts(&schedule->leadership, job->epoch)) {
         level->reading = false;
         size_t at = 0;
+        struct consume_queue *queue = message_store_queue(&broker->store, SLICE_LITERAL(TOPIC_SCHEDULE), job->level - 1, false, NULL);
+        struct consume_queue_unit unit = {0};
+        if (code != 0 && queue != NULL && !consume_queue_trusts(queue, job->first_offset + read->bad)) /* where a damaged unit points is nothing */
+            code = message_store_unit(&broker->store, queue, job->first_offset + read->bad, &unit) ? code : ERROR_DAMAGED;
         for (uint32_t i = 0; i < read->count && code == 0; i++) {
-            int rv = deliver(schedule, job->level, job->first_offset + i, slice_of(read->bytes + at, read->items[i].size));
+            struct slice record = slice_of(read->bytes + at, read->items[i].size);
+            if (queue == NULL || !message_store_unit_is_of(&broker->store, queue, job->first_offset + i, record))
+                code = ERROR_DAMAGED;
+            if (code != 0 || !job->due)
+                break;
+            int rv = deliver(schedule, job->level, job->first_offset + i, record);
             if (rv != 0)
                 break;
             level->next++;
@@ -300,8 +310,8 @@ static void on_read(struct broker *broker, struct cold_read *read, int code)
     free(job);
 }
 
-/* Reads the due messages from level->next on by the pool. */
-static int start_read(struct schedule *schedule, int number, struct consume_queue *queue, int64_t now_ms)
+/* Reads the due messages from level->next on by the pool; or (not `due`) the one that is there, to see when it is. */
+static int start_read(struct schedule *schedule, int number, struct consume_queue *queue, int64_t now_ms, bool due)
 {
     struct schedule_level *level = &schedule->levels[number];
     struct schedule_read *job = calloc(1, sizeof *job);
@@ -314,7 +324,8 @@ static int start_read(struct schedule *schedule, int number, struct consume_queu
     job->level = number;
     job->first_offset = level->next;
     job->read.done = on_read;
-    while (job->read.count < GET_MESSAGE_BATCH_MAX && consume_queue_get(queue, level->next + job->read.count, &unit) && unit.size > 0) {
+    job->due = due;
+    while (job->read.count < (due ? GET_MESSAGE_BATCH_MAX : 1) && consume_queue_get(queue, level->next + job->read.count, &unit) && unit.size > 0) {
         if (job->read.count > 0 && (unit.tags_code > now_ms || bytes + (size_t)unit.size > LIMIT_DELAY_READ_BYTES))
             break;
         job->read.items[job->read.count].physical_offset = unit.physical_offset;
@@ -354,7 +365,18 @@ static void run_level(struct schedule *schedule, int number, int64_t now_ms)
         level->next = queue->min_offset;
     }
     struct consume_queue_unit unit;
-    while (consume_queue_get(queue, level->next, &unit)) {
+    while (level->next < queue->max_offset) {
+        /* When it is due says the unit, if that can be believed; else its record, which has to be read first when it is old. */
+        bool believed = consume_queue_trusts(queue, level->next);
+        if (!believed && consume_queue_get(queue, level->next, &unit) && unit.size > 0 && cold_read_needed(broker, unit.physical_offset)) {
+            if (start_read(schedule, number, queue, now_ms, false) != 0)
+                level->due_ms = now_ms + RETRY_MS;
+            return;
+        }
+        if (!message_store_unit(&broker->store, queue, level->next, &unit)) { /* it is made again */
+            level->due_ms = now_ms + RETRY_MS;
+            return;
+        }
         int64_t waited_ms = schedule_waited_ms(&level->sight, level->next, queue->max_offset, now_us);
         int64_t due_ms = schedule_due_ms(unit.tags_code, now_ms, waited_ms, delay_ms);
         if (due_ms > now_ms) {
@@ -366,15 +388,11 @@ static void run_level(struct schedule *schedule, int number, int64_t now_ms)
             level->due_ms = now_ms;
             return;
         }
-        if (unit.size <= 0) {
-            rv = skip_to(schedule, number, level->next + 1);
-        } else {
-            const uint8_t *bytes = cold_read_at_hand(broker, unit.physical_offset, (size_t)unit.size);
-            rv = bytes == NULL ? start_read(schedule, number, queue, now_ms)
-                               : deliver(schedule, number, level->next, slice_of(bytes, (size_t)unit.size));
-            if (rv == 0 && bytes == NULL)
-                return;
-        }
+        const uint8_t *bytes = cold_read_at_hand(broker, unit.physical_offset, (size_t)unit.size);
+        rv = bytes == NULL ? start_read(schedule, number, queue, now_ms, true)
+                           : deliver(schedule, number, level->next, slice_of(bytes, (size_t)unit.size));
+        if (rv == 0 && bytes == NULL)
+            return;
         if (rv != 0) {
             level->due_ms = now_ms + (rv == ERROR_BUSY ? 1 : RETRY_MS);
             return;

@@ -359,14 +359,24 @@ static void step(struct check_job *job)
         end_job(job);
         return;
     }
+    struct consume_queue *queue = message_store_queue(&broker->store, SLICE_LITERAL(TOPIC_TRANS_HALF), 0, false, NULL);
+    struct consume_queue_unit unit;
     if (job->read.bytes != NULL) {
+        if (queue == NULL || !message_store_unit_is_of(&broker->store, queue, job->offset, slice_of(job->read.bytes, job->read.size))) {
+            end_job(job);
+            return;
+        }
         check_record(job, half, slice_of(job->read.bytes, job->read.size));
         return;
     }
-    struct consume_queue *queue = message_store_queue(&broker->store, SLICE_LITERAL(TOPIC_TRANS_HALF), 0, false, NULL);
-    struct consume_queue_unit unit;
-    if (queue == NULL || !consume_queue_get(queue, job->offset, &unit) || unit.size <= 0) {
+    if (queue == NULL || job->offset < queue->min_offset) {
         drop(job, "it is no longer retained");
+        return;
+    }
+    /* A unit that may say anything is compared with its record when that has been read. */
+    bool cold = consume_queue_get(queue, job->offset, &unit) && unit.size > 0 && cold_read_needed(broker, unit.physical_offset);
+    if (!cold && !message_store_unit(&broker->store, queue, job->offset, &unit)) { /* it is made again */
+        end_job(job);
         return;
     }
     const uint8_t *bytes = cold_read_at_hand(broker, unit.physical_offset, (size_t)unit.size);
@@ -378,13 +388,22 @@ static void step(struct check_job *job)
         end_job(job);
 }
 
+/* Where a damaged unit points there may be nothing. Says so when it is one. */
+static bool is_believed(struct check_job *job)
+{
+    struct message_store *store = &job->transaction->broker->store;
+    struct consume_queue *queue = message_store_queue(store, SLICE_LITERAL(TOPIC_TRANS_HALF), 0, false, NULL);
+    struct consume_queue_unit unit;
+    return queue == NULL || job->offset < queue->min_offset || consume_queue_trusts(queue, job->offset) || message_store_unit(store, queue, job->offset, &unit);
+}
+
 static void on_read(struct broker *broker, struct cold_read *read, int code)
 {
     struct check_job *job = (struct check_job *)(void *)((uint8_t *)read - offsetof(struct check_job, read));
     (void)broker;
     if (code == 0)
         step(job);
-    else if (code == ERROR_NOT_FOUND && leadership_lasts(&job->transaction->leadership, job->epoch))
+    else if ((code == ERROR_NOT_FOUND || code == ERROR_DAMAGED) && leadership_lasts(&job->transaction->leadership, job->epoch) && is_believed(job) && code == ERROR_NOT_FOUND)
         drop(job, "it is no longer retained");
     else
         end_job(job);

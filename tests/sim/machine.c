@@ -9,6 +9,7 @@
 
 #include "broker/broker_parts.h"
 #include "broker/metadata/metadata.h"
+#include "broker/metadata/topic_config.h"
 #include "broker/remoting/remoting_server.h"
 #include "dledger/replica_internal.h"
 #include "store/index_service.h"
@@ -502,6 +503,8 @@ void machine_start(struct machine *machine)
         on_restart_failed(machine, &error);
         return;
     }
+    machine->broker.store.topic_since = topic_config_since;
+    machine->broker.store.topic_since_context = &machine->broker;
     if (replica_start(&machine->replica, &machine->broker.store, &error) != 0) {
         replica_close(&machine->replica);
         message_store_close(&machine->broker.store);

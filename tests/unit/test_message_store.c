@@ -1,6 +1,6 @@
 /* The message store over a log in memory: dispatching, every row of get-message, offsets by time, search by key, recovery at every unit border,
  * rebuild from nothing, deletion, retention, full disks, kills and power cuts. */
-#include "store/message_store.h"
+#include "store/compare.h"
 
 #include "proto/hash.h"
 #include "proto/ledger_entry.h"
@@ -104,6 +104,8 @@ static int append_to_log(struct spec spec)
     ck_assert_uint_le((uint64_t)fake.end + 48 + size, LOG_MAX);
     record.physical_offset = fake.end + 48;
     ck_assert_uint_eq(message_record_encode(&record, slice_of(NULL, 0), fake.bytes + fake.end + 48), size);
+    struct ledger_entry entry = {.index = (uint64_t)fake.count, .position = (uint64_t)fake.end, .kind = LEDGER_ENTRY_MESSAGE, .body_size = (uint32_t)size};
+    ledger_entry_seal(&entry, fake.bytes + fake.end, 0);
     fake.at[fake.count] = record.physical_offset;
     fake.end += 48 + (int64_t)size;
     return fake.count++;
@@ -226,9 +228,9 @@ static uint32_t query(const char *topic, const char *key, int64_t begin, int64_t
 }
 
 /* Every record is where it belongs, in queues and index. */
-static void check_all(void)
+static void check_all_from(int first)
 {
-    for (int n = 0; n < fake.count; n++) {
+    for (int n = first; n < fake.count; n++) {
         struct message_dispatch d;
         int64_t offsets[64];
         ck_assert_int_eq(message_dispatch_decode(record_of(n), &d), 0);
@@ -250,6 +252,11 @@ static void check_all(void)
                 ck_assert_int_eq(offsets[0], fake.at[n]);
         }
     }
+}
+
+static void check_all(void)
+{
+    check_all_from(0);
 }
 
 /* ---- dispatch ---- */
@@ -1252,6 +1259,241 @@ START_TEST(many_queues)
 }
 END_TEST
 
+/* ---- damaged units ---- */
+
+#define UNITS_OF_A0 "/s/consumequeue/A/0/00000000000000000000"
+
+static void put_unit(int64_t offset, struct consume_queue_unit unit)
+{
+    uint8_t bytes[CONSUME_QUEUE_UNIT_SIZE];
+    consume_queue_encode(bytes, &unit);
+    sim_env_put(&sim, UNITS_OF_A0, (uint64_t)offset * CONSUME_QUEUE_UNIT_SIZE, bytes, sizeof bytes);
+}
+
+static struct consume_queue_unit unit_at(const char *topic, int32_t id, int64_t offset)
+{
+    struct consume_queue_unit unit = {0};
+    consume_queue_get(message_store_queue(&store, slice_of_text(topic), id, false, NULL), offset, &unit);
+    return unit;
+}
+
+/* What the scrub does, a piece of some records at a time. */
+static uint32_t compare(int from, int to)
+{
+    struct message_store_compare job = {0};
+    uint32_t mended = 0;
+    for (int n = from; n < to;) {
+        for (int i = 0; i < 37 && n < to; i++, n++) {
+            if (fake.at[n] >= fake.min)
+                message_store_compare_add(&job, (uint64_t)n, record_of(n));
+        }
+        message_store_compare_begin(&store, &job);
+        message_store_compare_run(&sim.env, &job);
+        mended += message_store_compare_end(&store, &job);
+    }
+    message_store_compare_free(&job);
+    return mended;
+}
+
+/* Every message of A 0 is served right, or none from the damaged one on: never another one, never fewer. Returns how many were. */
+static int64_t served(const struct message_filter *filter)
+{
+    int64_t at = 0, max = message_store_max_offset(&store, SLICE_LITERAL("A"), 0);
+    while (at < max) {
+        enum get_message_status status = get("A", 0, at, 32, filter);
+        if (status == GET_MESSAGE_DAMAGED)
+            break;
+        ck_assert(status == GET_MESSAGE_FOUND || (filter != NULL && status == GET_MESSAGE_NO_MATCHED_MESSAGE));
+        for (uint32_t i = 0; i < result.count; i++) {
+            struct slice record = slice_of(fake.bytes + result.items[i].physical_offset, result.items[i].size);
+            ck_assert(message_record_is(record, SLICE_LITERAL("A"), 0, result.items[i].queue_offset, result.items[i].physical_offset));
+            if (filter == NULL)
+                ck_assert_int_eq(result.items[i].queue_offset, at + i);
+        }
+        ck_assert_int_gt(result.next_begin_offset, at);
+        at = result.next_begin_offset;
+    }
+    return at;
+}
+
+START_TEST(damaged_units_are_not_served)
+{
+    fill(3000);
+    dispatch_ok(0, 3000);
+    const int64_t max = message_store_max_offset(&store, SLICE_LITERAL("A"), 0), bad = 150;
+    const struct consume_queue_unit right = unit_at("A", 0, bad), next = unit_at("A", 0, bad + 1), other = unit_at("B", 0, bad);
+    const struct consume_queue_unit wrong[] = {
+        {0, 0, 0},
+        {right.physical_offset, 0, right.tags_code},
+        {right.physical_offset, -right.size, right.tags_code},
+        {right.physical_offset + 1, right.size, right.tags_code},
+        {right.physical_offset, right.size + 1, right.tags_code},
+        {right.physical_offset ^ (1ll << 40), right.size, right.tags_code},
+        {-right.physical_offset, right.size, right.tags_code},
+        {INT64_MAX - 10, INT32_MAX, 0},
+        {0, INT32_MAX, 0}, /* padding */
+        next,
+        unit_at("A", 0, bad - 1),
+        other, /* of another queue, with the same number */
+    };
+    ck_assert_int_gt(max, 300);
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        message_store_close(&store);
+        put_unit(bad, wrong[i]);
+        open_store();
+        recover(fake.end);
+        ck_assert_int_eq(message_store_recovered_position(&store), fake.end);
+        ck_assert_int_eq(message_store_max_offset(&store, SLICE_LITERAL("A"), 0), max);
+        ck_assert_msg(served(NULL) == bad, "damage %zu: served up to %lld", i, (long long)served(NULL));
+        ck_assert(store.doubt.any);
+        ck_assert_str_eq(store.doubt.topic, "A");
+        ck_assert_int_eq(store.doubt.queue_offset, bad);
+        ck_assert_int_le(store.doubt.position, right.physical_offset);
+        ck_assert_int_eq(message_store_store_time(&store, SLICE_LITERAL("A"), 0, bad), -1);
+        struct message_dispatch d;
+        for (int64_t k = bad - 2; k <= bad + 2; k++) {
+            struct consume_queue_unit of_k = unit_at("A", 0, k == bad ? k + 1 : k);
+            message_dispatch_decode(slice_of(fake.bytes + of_k.physical_offset, (size_t)of_k.size), &d);
+            int64_t found = message_store_offset_by_time(&store, SLICE_LITERAL("A"), 0, d.store_timestamp_ms);
+            ck_assert(found == d.queue_offset || (found == bad && d.queue_offset == bad + 1)); /* never one too late */
+        }
+        ck_assert_uint_eq(compare(0, fake.count), 1);
+        ck_assert(!store.doubt.any);
+        ck_assert_uint_eq(store.mended_units, 1);
+        check_all();
+        ck_assert_int_eq(served(NULL), max);
+        ck_assert_uint_eq(compare(0, fake.count), 0);
+        /* And on the disk: another process finds it right. */
+        ck_assert_int_eq(message_store_sync(&store), 0);
+        restart(fake.end);
+        ck_assert_int_eq(served(NULL), max);
+    }
+}
+END_TEST
+
+static bool wants(void *context, int64_t code)
+{
+    return code == *(int64_t *)context;
+}
+
+/* A wrong tags code alone must not make a reader pass the message over. */
+START_TEST(tags_codes_are_believed_when_compared)
+{
+    fill(2000);
+    dispatch_ok(0, 2000);
+    const int64_t max = message_store_max_offset(&store, SLICE_LITERAL("A"), 0), bad = 77;
+    struct consume_queue_unit unit = unit_at("A", 0, bad);
+    int64_t code = unit.tags_code;
+    const struct message_filter filter = {&code, wants, NULL, 0};
+    message_store_close(&store);
+    unit.tags_code ^= 1 << 7;
+    put_unit(bad, unit);
+    open_store();
+    recover(fake.end);
+    ck_assert_int_eq(served(&filter), bad);
+    ck_assert_uint_eq(compare(0, fake.count), 1);
+    ck_assert_int_eq(served(&filter), max);
+    struct consume_queue *queue = message_store_queue(&store, SLICE_LITERAL("A"), 0, false, NULL);
+    for (int64_t at = 0; at < max; at++)
+        ck_assert(consume_queue_trusts(queue, at)); /* no record has to be read for them any more */
+    fake.unreadable = true;
+    ck_assert_int_eq(served(&filter), max);
+    fake.unreadable = false;
+}
+END_TEST
+
+static void cut_file(const char *path, uint64_t size)
+{
+    struct env_file *file;
+    ck_assert_int_eq(env_open(&sim.env, path, ENV_WRITE, &file), 0);
+    ck_assert_int_eq(sim.env.ops->truncate(&sim.env, file, size), 0);
+    env_close(&sim.env, file);
+}
+
+/* Lost files between others are empty ones, and are filled. */
+START_TEST(lost_files_are_filled)
+{
+    for (int64_t i = 0; i < 3 * CQ_UNITS + 10; i++)
+        append_to_log((struct spec){"A", 0, i, "TAGS\x01x", 1, 0, 1700000000000 + i});
+    dispatch_ok(0, fake.count);
+    for (int kind = 0; kind < 3; kind++) {
+        message_store_close(&store);
+        const char *path = "/s/consumequeue/A/0/00000000000000020000";
+        if (kind == 0)
+            sim_env_remove(&sim, path);
+        else
+            cut_file(path, kind == 1 ? 0 : 777);
+        open_store();
+        recover(fake.end);
+        ck_assert_int_eq(message_store_max_offset(&store, SLICE_LITERAL("A"), 0), fake.count);
+        ck_assert_int_eq(served(NULL), kind == 2 ? CQ_UNITS + 777 / 20 + 1 : CQ_UNITS); /* of one the tags code is cut */
+        ck_assert_uint_eq(compare(0, fake.count), kind == 2 ? CQ_UNITS - 777 / 20 : CQ_UNITS);
+        ck_assert_int_eq(served(NULL), fake.count);
+        ck_assert_int_eq(message_store_sync(&store), 0);
+    }
+}
+END_TEST
+
+static uint64_t since(void *context, struct slice topic)
+{
+    (void)topic;
+    return *(uint64_t *)context;
+}
+
+/* Messages of a topic that was deleted do not come back into the one that was made anew. */
+START_TEST(earlier_topics_are_not_compared)
+{
+    uint64_t first = 500;
+    store.topic_since = since;
+    store.topic_since_context = &first;
+    for (int64_t i = 0; i < 1000; i++) {
+        char properties[32];
+        snprintf(properties, sizeof properties, "UNIQ_KEY\x01U%d", (int)i);
+        append_to_log((struct spec){"A", 0, i % 500, properties, (uint32_t)(i / 500), 0, 1700000000000 + i});
+    }
+    dispatch_ok(0, 500);
+    ck_assert_int_eq(message_store_delete_topic(&store, SLICE_LITERAL("A")), 0);
+    dispatch_ok(500, 1000);
+    message_store_close(&store);
+    put_unit(50, (struct consume_queue_unit){0, 0, 0});
+    open_store();
+    recover(fake.end);
+    store.topic_since = since;
+    store.topic_since_context = &first;
+    ck_assert_uint_eq(compare(0, 500), 0);
+    ck_assert_int_eq(unit_at("A", 0, 50).size, 0);
+    ck_assert_uint_eq(compare(500, 1000), 1);
+    check_all_from(500);
+    /* Nor when nobody can tell when it was made, as long as the later one's units are right. */
+    store.topic_since = NULL;
+    ck_assert_uint_eq(compare(0, 1000), 0);
+    check_all_from(500);
+    /* A block of the earlier one comes back. */
+    put_unit(60, (struct consume_queue_unit){fake.at[60], (int32_t)record_of(60).size, 0});
+    ck_assert_uint_eq(compare(0, 1000), 1);
+    check_all_from(500);
+}
+END_TEST
+
+/* The last unit says where the next record may lie. */
+START_TEST(a_damaged_last_unit_stops_nobody)
+{
+    fill(700);
+    dispatch_ok(0, 700);
+    const int64_t last = message_store_max_offset(&store, SLICE_LITERAL("A"), 0) - 1;
+    struct consume_queue_unit unit = unit_at("A", 0, last);
+    message_store_close(&store);
+    unit.size |= 1 << 20;
+    put_unit(last, unit);
+    open_store();
+    recover(fake.end);
+    fill(300);
+    dispatch_ok(700, 1000);
+    compare(0, fake.count);
+    check_all();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("message_store");
@@ -1290,6 +1532,15 @@ int main(void)
     tcase_add_test(tcase, cold_queues);
     tcase_add_test(tcase, few_mappings);
     tcase_add_test(tcase, many_queues);
+    suite_add_tcase(suite, tcase);
+    tcase = tcase_create("damage");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_checked_fixture(tcase, set_up, tear_down);
+    tcase_add_test(tcase, damaged_units_are_not_served);
+    tcase_add_test(tcase, tags_codes_are_believed_when_compared);
+    tcase_add_test(tcase, lost_files_are_filled);
+    tcase_add_test(tcase, earlier_topics_are_not_compared);
+    tcase_add_test(tcase, a_damaged_last_unit_stops_nobody);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

@@ -1,0 +1,151 @@
+#include "store/compare.h"
+
+#include "store/log_sink.h"
+#include "store/queue_table.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PAGE 4096u
+
+void message_store_compare_add(struct message_store_compare *job, uint64_t index, struct slice record)
+{
+    if (job->count == job->capacity) {
+        size_t capacity = job->capacity == 0 ? 64 : job->capacity * 2;
+        struct message_store_compared *grown = realloc(job->records, capacity * sizeof *grown);
+        if (grown == NULL)
+            return;
+        job->records = grown;
+        job->capacity = capacity;
+    }
+    struct message_store_compared *one = &job->records[job->count];
+    memset(one, 0, sizeof *one);
+    one->index = index;
+    job->count += message_dispatch_decode(record, &one->dispatch) == 0;
+}
+
+/* The queue that has to have the record's unit; NULL: none. */
+static struct queue_node *queue_of(struct message_store *store, const struct message_store_compared *one)
+{
+    const struct message_dispatch *dispatch = &one->dispatch;
+    int transaction = dispatch->sys_flag & MESSAGE_TRANSACTION_MASK;
+    if (transaction != 0 && transaction != MESSAGE_TRANSACTION_COMMIT)
+        return NULL;
+    struct queue_node *node = queue_table_find(store->queues, dispatch->topic, dispatch->queue_id);
+    if (node == NULL || dispatch->queue_offset < node->queue.min_offset || dispatch->queue_offset >= node->queue.max_offset ||
+        dispatch->physical_offset < store->log.min_offset(store->log.context))
+        return NULL;
+    bool earlier = store->topic_since != NULL && one->index < store->topic_since(store->topic_since_context, dispatch->topic);
+    return earlier ? NULL : node;
+}
+
+void message_store_compare_begin(struct message_store *store, struct message_store_compare *job)
+{
+    for (size_t i = 0; i < job->count; i++) {
+        struct message_store_compared *one = &job->records[i];
+        struct queue_node *node = queue_of(store, one);
+        if (node == NULL)
+            continue;
+        uint64_t byte = (uint64_t)one->dispatch.queue_offset * CONSUME_QUEUE_UNIT_SIZE;
+        struct mapped_file *file = mapped_file_queue_find(&node->queue.files, byte);
+        if (file == NULL || mapped_file_queue_map(&node->queue.files, file) != 0)
+            continue; /* the next time */
+        const struct consume_queue_unit unit = message_store_unit_of(store, &one->dispatch);
+        consume_queue_encode(one->unit, &unit);
+        mapped_file_pin(file);
+        one->file = file;
+        one->address = file->map + (byte - file->start);
+    }
+}
+
+void message_store_compare_run(struct env *env, struct message_store_compare *job)
+{
+    const uint8_t *page = NULL;
+    bool stays = true;
+
+    for (size_t i = 0; i < job->count; i++) {
+        struct message_store_compared *one = &job->records[i];
+        if (one->file == NULL)
+            continue;
+        /* Pages that nobody else uses go from this process again. */
+        uint8_t *here = one->file->map + (size_t)(one->address - one->file->map) / PAGE * PAGE;
+        if (here != page) {
+            if (!stays && env->ops->let_go != NULL)
+                env->ops->let_go(env, (void *)(uintptr_t)page, PAGE);
+            page = here;
+            stays = env->ops->resident == NULL || env->ops->resident(env, here, 1);
+        }
+        one->differs = memcmp(one->address, one->unit, sizeof one->unit) != 0;
+    }
+    if (!stays && env->ops->let_go != NULL)
+        env->ops->let_go(env, (void *)(uintptr_t)page, PAGE);
+}
+
+static void settle(struct message_store *store, const struct message_store_compared *one)
+{
+    struct message_store_doubt *doubt = &store->doubt;
+    if (doubt->any && doubt->queue_offset == one->dispatch.queue_offset && doubt->queue_id == one->dispatch.queue_id &&
+        slice_equal_text(one->dispatch.topic, doubt->topic))
+        doubt->any = false;
+}
+
+/* True: it was another one, and is right now. */
+static bool finish(struct message_store *store, struct queue_node *node, const struct message_store_compared *one)
+{
+    const struct message_dispatch *dispatch = &one->dispatch;
+    const struct consume_queue_unit unit = message_store_unit_of(store, dispatch);
+    struct consume_queue_unit found;
+    /* There was another message of that number later on, in a topic of that name that was made anew. */
+    if (one->differs && consume_queue_get(&node->queue, dispatch->queue_offset, &found) && found.physical_offset > dispatch->physical_offset &&
+        message_store_unit_names(store, &node->queue, dispatch->queue_offset, &found))
+        return false;
+    if (one->differs) {
+        int rv = consume_queue_mend(&node->queue, dispatch->queue_offset, &unit);
+        if (rv != 0) {
+            LOG_ERROR("queue %s %d: the unit of message %lld cannot be made again: %s", node->queue.topic, (int)node->queue.queue_id,
+                      (long long)dispatch->queue_offset, error_text(rv));
+            return false;
+        }
+        queue_table_mark(store->queues, node);
+    }
+    if (dispatch->queue_offset < node->queue.appended_from)
+        consume_queue_compared(&node->queue, dispatch->queue_offset);
+    settle(store, one);
+    return one->differs;
+}
+
+uint32_t message_store_compare_end(struct message_store *store, struct message_store_compare *job)
+{
+    uint32_t mended = 0;
+    char first[1024] = "";
+
+    for (size_t i = 0; i < job->count; i++) {
+        struct message_store_compared *one = &job->records[i];
+        if (one->file == NULL)
+            continue;
+        /* The topic may have been deleted meanwhile, and made anew. */
+        struct queue_node *node = queue_of(store, one);
+        if (node != NULL && finish(store, node, one) && mended++ == 0) {
+            char where[512];
+            consume_queue_describe(&node->queue, one->dispatch.queue_offset, where, sizeof where);
+            snprintf(first, sizeof first, "queue %s %d, message %lld (%s)", node->queue.topic, (int)node->queue.queue_id,
+                     (long long)one->dispatch.queue_offset, where);
+        }
+        mapped_file_unpin(one->file);
+        one->file = NULL;
+    }
+    job->count = 0;
+    store->mended_units += mended;
+    if (mended > 0) {
+        store->earliest_time_ms = -1;
+        LOG_WARN("%u damaged units of queues were made again from the log; the first: %s", mended, first);
+    }
+    return mended;
+}
+
+void message_store_compare_free(struct message_store_compare *job)
+{
+    free(job->records);
+    *job = (struct message_store_compare){0};
+}

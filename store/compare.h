@@ -1,0 +1,37 @@
+/* Comparing queues with the log: whoever has read whole entries and checked them hands their records in, and what the queues say otherwise is mended.
+ *
+ * In steps, like a sync: add (any thread) takes the records, begin (loop) finds their units and pins the pages, run (pool) looks at these, which may
+ * come from the disk, end (loop) mends. Each record is looked at by itself; records[] is there for whatever else is made from records.
+ */
+#ifndef LEDGERMQ_STORE_COMPARE_H
+#define LEDGERMQ_STORE_COMPARE_H
+
+#include "store/message_store.h"
+
+struct message_store_compared {
+    struct message_dispatch dispatch; /* slices into what the caller keeps until the end */
+    uint64_t index; /* DLedger index of the entry */
+    /* Private. */
+    struct mapped_file *file; /* pinned; NULL: no queue has to have it */
+    const uint8_t *address;
+    uint8_t unit[CONSUME_QUEUE_UNIT_SIZE]; /* as it has to be */
+    bool differs;
+};
+
+/* Zero at first. */
+struct message_store_compare {
+    struct message_store_compared *records;
+    size_t count, capacity;
+};
+
+/* The record of a checked entry of kind message. What cannot be taken is compared the next time. */
+void message_store_compare_add(struct message_store_compare *job, uint64_t index, struct slice record);
+/* Left out are records that no queue has: no longer retained ones, halves, those of deleted topics and of earlier ones of the same name. */
+void message_store_compare_begin(struct message_store *store, struct message_store_compare *job);
+void message_store_compare_run(struct env *env, struct message_store_compare *job);
+/* Returns how many units were mended. The job is empty again. */
+uint32_t message_store_compare_end(struct message_store *store, struct message_store_compare *job);
+/* Gives the memory back. Between end and add. */
+void message_store_compare_free(struct message_store_compare *job);
+
+#endif
