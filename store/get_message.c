@@ -178,7 +178,7 @@ static enum sight look(struct scan *scan, int64_t at, const struct consume_queue
     scan->before = end;
     bool hot = scan->store->config.hot_bytes == 0 || scan->committed - unit->physical_offset <= (int64_t)scan->store->config.hot_bytes;
     if (end > scan->committed)
-        return trusted ? SIGHT_AHEAD : SIGHT_WRONG;
+        return trusted && scan->queue->max_physical_offset > scan->committed ? SIGHT_AHEAD : SIGHT_WRONG;
     if (tags && trusted && !filter->match_tags(filter->context, unit->tags_code))
         return SIGHT_PASS;
     if (unit->physical_offset < scan->log_min)
@@ -232,8 +232,10 @@ static void scan(struct message_store *store, struct consume_queue *queue, int64
                 result->status = GET_MESSAGE_DAMAGED;
             break;
         }
-        if (result->count > 0 && is_full(store, result, max_count, unit.size))
+        if (is_full(store, result, max_count, unit.size)) {
+            result->last_physical_offset = unit.physical_offset;
             break;
+        }
         enum sight sight = look(&scan, at, &unit);
         if (sight == SIGHT_AHEAD && at == offset)
             result->status = GET_MESSAGE_OFFSET_OVERFLOW_ONE; /* cannot be while queues hold committed records only; a reader must not depend on it */

@@ -673,6 +673,43 @@ START_TEST(test_scrub)
 }
 END_TEST
 
+/* A unit of a queue is damaged: the scrub finds it. Without one, and faster than it, a reader that meets the unit gets nothing and has it mended. */
+START_TEST(test_scrub_mends_queues)
+{
+    bool read = _i >= 2;
+    group.scrub_bytes_per_second = _i == 3 ? 0 : 1u << 20;
+    group_all_up();
+    group_wait_leader(2000);
+    for (int i = 0; i < MESSAGES; i++)
+        group_must_send(group_leader(), i);
+    group_steps(200);
+    struct group_node *node = _i % 2 == 0 ? group_leader() : group_other(group_leader(), NULL);
+    struct consume_queue *queue = message_store_queue(&node->store, SLICE_LITERAL("T"), 2, false, NULL);
+    struct consume_queue_unit right, found;
+    static struct get_message_result result;
+    int64_t at = queue->max_offset / 2;
+    ck_assert(consume_queue_get(queue, at, &right));
+    uint8_t *bytes = mapped_file_queue_at(&queue->files, (uint64_t)at * CONSUME_QUEUE_UNIT_SIZE, CONSUME_QUEUE_UNIT_SIZE);
+    memset(bytes + (_i % 2 == 0 ? 0 : 3), 0x11, 6);
+    if (read) {
+        message_store_get_message(&node->store, SLICE_LITERAL("T"), 2, at, 32, NULL, &result);
+        ck_assert_int_eq(result.status, GET_MESSAGE_DAMAGED);
+        ck_assert_int_eq(result.next_begin_offset, at);
+    }
+    for (int i = 0; i < 5000 && node->store.mended_units == 0; i++)
+        group_step();
+    ck_assert_uint_eq(node->store.mended_units, 1);
+    ck_assert(!node->store.doubt.any);
+    ck_assert(consume_queue_get(queue, at, &found));
+    ck_assert_int_eq(found.physical_offset, right.physical_offset);
+    ck_assert_int_eq(found.size, right.size);
+    ck_assert_int_eq(found.tags_code, right.tags_code);
+    message_store_get_message(&node->store, SLICE_LITERAL("T"), 2, at, 32, NULL, &result);
+    ck_assert_int_eq(result.status, GET_MESSAGE_FOUND);
+    expect_whole();
+}
+END_TEST
+
 static bool nobody_helps;
 static int elections_of; /* member */
 static int elections;
@@ -775,6 +812,7 @@ int main(void)
     tcase_add_test(tcase, test_damaged_on_all);
     tcase_add_test(tcase, test_damaged_on_all_and_needed);
     tcase_add_loop_test(tcase, test_scrub, 0, 8);
+    tcase_add_loop_test(tcase, test_scrub_mends_queues, 0, 4);
     tcase_add_loop_test(tcase, test_vote_files, 0, 9);
     tcase_add_loop_test(tcase, test_hints, 0, 4);
     suite_add_tcase(suite, tcase);
