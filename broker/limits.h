@@ -63,6 +63,7 @@
 #define LIMIT_COLD_BLOCK_BYTES (256u * 1024) /* which ends at a multiple of this: 0.5 ms of a disk that reads 500 MB/s, for which a sync may have to wait */
 #define LIMIT_COLD_WAITING 1024u /* jobs that wait for a place; x 1.2 KiB */
 #define LIMIT_FILTER_COLD_RECORDS 32u /* old records that one pull with a filter looks at, each maybe a read of 100 us and more */
+#define LIMIT_FILTER_HOT_RECORDS 4096u /* ... and young ones, which are in memory: some 2 ms */
 #define LIMIT_HOT_BYTES (64u * 1024 * 1024) /* this much behind the commit position is read through the mapping */
 #define LIMIT_COPY_RECORD_BYTES 1024u /* shorter records are copied into the answer: an iovec costs more than the copy */
 

@@ -16,6 +16,7 @@
 #define PIECE (256u << 10)
 #define IDLE_US 1000000u
 #define HURRY_PIECES 64u /* 16 MiB */
+#define MISSING_US 300000000u
 
 /* Whole entries at the front of the piece; *need: how much of the one behind them has to be read. */
 static void check_piece(struct replica_scrub *scrub, const uint8_t *bytes, size_t size, size_t *need)
@@ -124,7 +125,7 @@ static void rest_after_piece(struct replica *replica)
 {
     struct replica_scrub *scrub = &replica->scrub;
     uint64_t rate = replica->options.scrub_bytes_per_second;
-    if (replica->store->doubt.any || scrub->hurry > 0)
+    if (message_store_doubt_is_searched(&replica->store->doubt) || scrub->hurry > 0)
         rest(replica, 0);
     else
         rest(replica, rate == 0 ? IDLE_US : (uint64_t)scrub->bytes * 1000000ull / rate + 1000);
@@ -155,16 +156,17 @@ static void heed_doubt(struct replica *replica)
     replica->scrub_due_us = 0;
 }
 
-/* The end of the log is reached and the damaged unit's record was not met: from the begin on then, and if it is not there no reader waits for it. */
+/* The end of the log is reached and the damaged unit's record was not met: from the begin on then. If it is not there readers go on to wait for it, but the log is not
+ * read again and again for them: everything else that was damaged is right now. */
 static bool ends_in_doubt(struct replica *replica)
 {
     struct message_store_doubt *doubt = &replica->store->doubt;
 
-    if (!doubt->any)
+    if (!message_store_doubt_is_searched(doubt))
         return false;
     if (doubt->everything) {
         LOG_ERROR("queue %s %d: no record of message %lld was found in the log", doubt->topic, (int)doubt->queue_id, (long long)doubt->queue_offset);
-        doubt->any = false;
+        doubt->missing_until_us = replica_now_us(replica) + MISSING_US;
         return false;
     }
     doubt->everything = true;
@@ -175,7 +177,7 @@ static bool ends_in_doubt(struct replica *replica)
 
 bool replica_scrub_wanted(const struct replica *replica)
 {
-    return replica->store != NULL && (replica->options.scrub_bytes_per_second > 0 || replica->store->doubt.any || replica->scrub.hurry > 0);
+    return replica->store != NULL && (replica->options.scrub_bytes_per_second > 0 || message_store_doubt_is_searched(&replica->store->doubt) || replica->scrub.hurry > 0);
 }
 
 /* Where the entry stands that comes next; false: a pass has ended. */
@@ -311,10 +313,14 @@ void replica_scrubbed(struct replica *replica)
         scrub->chain_known = false;
     }
     scrub->position = end;
-    if (scrub->compare.count > 0 && replica->phase == REPLICA_RUNNING && !replica->stopping)
+    if (scrub->compare.count > 0 && replica->phase == REPLICA_RUNNING && !replica->stopping) {
         begin_compare(replica);
-    else
-        rest_after_piece(replica);
+        return;
+    }
+    scrub->compare.count = 0;
+    free(scrub->kept);
+    scrub->kept = NULL;
+    rest_after_piece(replica);
 }
 
 void replica_look_at_entry(struct replica *replica, raft_index index)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PAGE 4096u
+#define AROUND 65536u /* so much the kernel maps around a page that is touched, as far as it is in memory */
 
 void message_store_compare_add(struct message_store_compare *job, uint64_t index, struct slice record)
 {
@@ -42,6 +42,7 @@ static struct queue_node *queue_of(struct message_store *store, const struct mes
 
 void message_store_compare_begin(struct message_store *store, struct message_store_compare *job)
 {
+    job->store = store;
     for (size_t i = 0; i < job->count; i++) {
         struct message_store_compared *one = &job->records[i];
         struct queue_node *node = queue_of(store, one);
@@ -51,35 +52,38 @@ void message_store_compare_begin(struct message_store *store, struct message_sto
         struct mapped_file *file = mapped_file_queue_find(&node->queue.files, byte);
         if (file == NULL || mapped_file_queue_map(&node->queue.files, file) != 0)
             continue; /* the next time */
-        const struct consume_queue_unit unit = message_store_unit_of(store, &one->dispatch);
-        consume_queue_encode(one->unit, &unit);
+        one->appending = node->queue.tail != NULL && byte / AROUND == (uint64_t)node->queue.max_offset * CONSUME_QUEUE_UNIT_SIZE / AROUND;
         mapped_file_pin(file);
         one->file = file;
         one->address = file->map + (byte - file->start);
     }
 }
 
+/* What was looked at goes from this process again: it would stay in memory longer than what others need, and nobody could make it go. */
+static void let_go(struct env *env, const struct message_store_compared *one)
+{
+    if (one == NULL || one->appending || env->ops->let_go == NULL)
+        return;
+    uint64_t from = (uint64_t)(one->address - one->file->map) / AROUND * AROUND;
+    env->ops->let_go(env, one->file->map + from, one->file->size - from < AROUND ? one->file->size - from : AROUND);
+}
+
 void message_store_compare_run(struct env *env, struct message_store_compare *job)
 {
-    const uint8_t *page = NULL;
-    bool stays = true;
+    const struct message_store_compared *last = NULL;
 
     for (size_t i = 0; i < job->count; i++) {
         struct message_store_compared *one = &job->records[i];
+        struct consume_queue_unit unit;
         if (one->file == NULL)
             continue;
-        /* Pages that nobody else uses go from this process again. */
-        uint8_t *here = one->file->map + (size_t)(one->address - one->file->map) / PAGE * PAGE;
-        if (here != page) {
-            if (!stays && env->ops->let_go != NULL)
-                env->ops->let_go(env, (void *)(uintptr_t)page, PAGE);
-            page = here;
-            stays = env->ops->resident == NULL || env->ops->resident(env, here, 1);
-        }
-        one->differs = memcmp(one->address, one->unit, sizeof one->unit) != 0;
+        if (last != NULL && (last->file != one->file || (last->address - last->file->map) / AROUND != (one->address - one->file->map) / AROUND))
+            let_go(env, last);
+        last = one;
+        consume_queue_decode(one->address, &unit);
+        one->differs = !message_store_unit_fits(job->store, &one->dispatch, &unit);
     }
-    if (!stays && env->ops->let_go != NULL)
-        env->ops->let_go(env, (void *)(uintptr_t)page, PAGE);
+    let_go(env, last);
 }
 
 static void settle(struct message_store *store, const struct message_store_compared *one)

@@ -14,7 +14,7 @@ struct message_store_compared {
     /* Private. */
     struct mapped_file *file; /* pinned; NULL: no queue has to have it */
     const uint8_t *address;
-    uint8_t unit[CONSUME_QUEUE_UNIT_SIZE]; /* as it has to be */
+    bool appending; /* the queue's end is near, to which the loop writes */
     bool differs;
 };
 
@@ -22,6 +22,7 @@ struct message_store_compared {
 struct message_store_compare {
     struct message_store_compared *records;
     size_t count, capacity;
+    const struct message_store *store; /* private: of which only the settings are looked at by the pool */
 };
 
 /* The record of a checked entry of kind message. What cannot be taken is compared the next time. */

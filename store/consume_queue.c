@@ -18,7 +18,7 @@
 /* In front of a queue whose first unit is not number 0. */
 #define PAD_SIZE INT32_MAX
 
-static void decode(const uint8_t *p, struct consume_queue_unit *unit)
+void consume_queue_decode(const uint8_t p[CONSUME_QUEUE_UNIT_SIZE], struct consume_queue_unit *unit)
 {
     unit->physical_offset = (int64_t)load_u64(p);
     unit->size = (int32_t)load_u32(p + 8);
@@ -46,7 +46,7 @@ static bool read_unit(const struct consume_queue *queue, int64_t queue_offset, s
                            : mapped_file_queue_peek(&queue->files, queue->window, byte_of(queue_offset), CONSUME_QUEUE_UNIT_SIZE);
     if (p == NULL)
         return false;
-    decode(p, unit);
+    consume_queue_decode(p, unit);
     return true;
 }
 

@@ -74,6 +74,7 @@ void consume_queue_distrust(struct consume_queue *queue, int64_t queue_offset);
 int consume_queue_mend(struct consume_queue *queue, int64_t queue_offset, const struct consume_queue_unit *unit);
 /* The 20 bytes of a unit. */
 void consume_queue_encode(uint8_t out[CONSUME_QUEUE_UNIT_SIZE], const struct consume_queue_unit *unit);
+void consume_queue_decode(const uint8_t bytes[CONSUME_QUEUE_UNIT_SIZE], struct consume_queue_unit *unit);
 /* Where a unit stands, for a message to people: file and byte in it. */
 void consume_queue_describe(const struct consume_queue *queue, int64_t queue_offset, char *out, size_t size);
 /* Where the units [queue_offset, queue_offset + count) lie, as far as they are there and in one file. False: nowhere, or at the end that appends have

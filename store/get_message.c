@@ -9,6 +9,7 @@
 #include "store/log_sink.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #define SCAN_BYTES_MIN 16000
 #define READ_AHEAD_UNITS 13107 /* 256 KiB: 400 pulls of 32 messages */
@@ -70,13 +71,13 @@ static struct slice record_at(const struct message_store *store, const struct co
 static bool is_unit_of(const struct message_store *store, const struct consume_queue_unit *unit, struct slice record)
 {
     struct message_dispatch dispatch;
-    return message_dispatch_decode(record, &dispatch) == 0 && message_store_unit_of(store, &dispatch).tags_code == unit->tags_code;
+    return message_dispatch_decode(record, &dispatch) == 0 && message_store_unit_fits(store, &dispatch, unit);
 }
 
 /* Could stand behind a record that ends at `before`; its end in *end. */
 static bool is_possible(const struct consume_queue_unit *unit, int64_t before, int64_t *end)
 {
-    return unit->size > 0 && unit->physical_offset >= (int64_t)LEDGER_ENTRY_HEADER_SIZE && unit->physical_offset >= before &&
+    return unit->size > 0 && (uint32_t)unit->size <= LEDGER_ENTRY_SIZE_MAX - LEDGER_ENTRY_HEADER_SIZE && unit->physical_offset >= (int64_t)LEDGER_ENTRY_HEADER_SIZE && unit->physical_offset >= before &&
            !__builtin_add_overflow(unit->physical_offset, (int64_t)unit->size, end);
 }
 
@@ -91,7 +92,7 @@ void message_store_distrust(struct message_store *store, struct slice topic, int
     if (queue == NULL || offset < queue->min_offset || offset >= queue->max_offset)
         return;
     consume_queue_distrust(queue, offset);
-    if (doubt->any)
+    if (doubt->any && (doubt->missing_until_us == 0 || env_monotonic_us(store->env) < doubt->missing_until_us))
         return;
     *doubt = (struct message_store_doubt){.any = true, .position = log_min, .queue_id = queue_id, .queue_offset = offset};
     snprintf(doubt->topic, sizeof doubt->topic, "%s", queue->topic);
@@ -144,6 +145,13 @@ bool message_store_unit_is_of(struct message_store *store, struct consume_queue 
     return true;
 }
 
+/* It was found wrong, and is not made again yet. */
+static bool is_doubted(const struct message_store *store, const struct consume_queue *queue, int64_t offset)
+{
+    const struct message_store_doubt *doubt = &store->doubt;
+    return doubt->any && doubt->queue_offset == offset && doubt->queue_id == queue->queue_id && strcmp(doubt->topic, queue->topic) == 0;
+}
+
 /* ---- which records a pull gets ---- */
 
 struct scan {
@@ -153,6 +161,7 @@ struct scan {
     int64_t log_min, committed;
     int64_t before;   /* end of the record before */
     uint32_t records; /* that were read */
+    bool began_trusted;
 };
 
 enum sight {
@@ -173,12 +182,13 @@ static enum sight look(struct scan *scan, int64_t at, const struct consume_queue
     bool tags = filter != NULL && filter->match_tags != NULL;
     int64_t end;
 
-    if (!is_possible(unit, scan->before, &end))
+    if (!is_possible(unit, scan->before, &end) || (!trusted && is_doubted(scan->store, scan->queue, at)))
         return SIGHT_WRONG;
     scan->before = end;
     bool hot = scan->store->config.hot_bytes == 0 || scan->committed - unit->physical_offset <= (int64_t)scan->store->config.hot_bytes;
+    /* After a start the log is applied again from before where the queues end. */
     if (end > scan->committed)
-        return trusted && scan->queue->max_physical_offset > scan->committed ? SIGHT_AHEAD : SIGHT_WRONG;
+        return (trusted || end <= scan->store->recovered_position) && scan->queue->max_physical_offset > scan->committed ? SIGHT_AHEAD : SIGHT_WRONG;
     if (tags && trusted && !filter->match_tags(filter->context, unit->tags_code))
         return SIGHT_PASS;
     if (unit->physical_offset < scan->log_min)
@@ -188,11 +198,16 @@ static enum sight look(struct scan *scan, int64_t at, const struct consume_queue
     bool reads = (filter != NULL && filter->match_record != NULL) || (tags && !trusted);
     if (reads && filter->records_max != 0 && scan->records++ == filter->records_max)
         return SIGHT_ENOUGH;
+    /* Nobody has read ahead for a pull that began where units are believed. */
+    if (tags && !trusted && !hot && scan->began_trusted)
+        return SIGHT_ENOUGH;
     if (!reads && !hot)
         return SIGHT_TAKE; /* looked at when it is read */
     bool wrong;
     struct slice record = record_at(scan->store, scan->queue, at, unit, &wrong);
     if (wrong)
+        return SIGHT_WRONG;
+    if (record.data == NULL && !trusted) /* it is no damaged record: where the unit points there is none */
         return SIGHT_WRONG;
     if (record.data == NULL)
         return SIGHT_TAKE; /* not readable here and now: a message too many is what clients must expect, one too few is a loss */
@@ -210,7 +225,8 @@ static void scan(struct message_store *store, struct consume_queue *queue, int64
                  struct get_message_result *result)
 {
     const struct log_view *log = &store->log;
-    struct scan scan = {store, queue, filter, log->min_offset(log->context), log->committed_offset(log->context), 0, 0};
+    struct scan scan = {store, queue, filter, log->min_offset(log->context), log->committed_offset(log->context), 0, 0,
+                        consume_queue_trusts(queue, offset)};
     int64_t bytes = (int64_t)max_count * CONSUME_QUEUE_UNIT_SIZE;
     if (bytes < SCAN_BYTES_MIN)
         bytes = SCAN_BYTES_MIN;
@@ -233,7 +249,8 @@ static void scan(struct message_store *store, struct consume_queue *queue, int64
             break;
         }
         if (is_full(store, result, max_count, unit.size)) {
-            result->last_physical_offset = unit.physical_offset;
+            if (unit.physical_offset > result->last_physical_offset) /* damaged ones may say anything */
+                result->last_physical_offset = unit.physical_offset;
             break;
         }
         enum sight sight = look(&scan, at, &unit);

@@ -33,11 +33,17 @@ struct message_store_doubt {
     bool any;
     bool heeded;      /* the log is being read from position on */
     bool everything;  /* ... which is where the log begins */
+    uint64_t missing_until_us; /* the log was read and has no record of it: it is not read again for that before this time; 0 = it is being read */
     int64_t position; /* of the log: its record lies behind it */
     char topic[256];
     int32_t queue_id;
     int64_t queue_offset;
 };
+
+static inline bool message_store_doubt_is_searched(const struct message_store_doubt *doubt)
+{
+    return doubt->any && doubt->missing_until_us == 0;
+}
 
 struct message_store {
     struct env *env;
@@ -189,6 +195,8 @@ bool message_store_unit(struct message_store *store, struct consume_queue *queue
 bool message_store_unit_is_of(struct message_store *store, struct consume_queue *queue, int64_t offset, struct slice record);
 /* Does it name a record of that message? Blocks on a cold page. */
 bool message_store_unit_names(const struct message_store *store, const struct consume_queue *queue, int64_t offset, const struct consume_queue_unit *unit);
+/* Is it the record's? */
+bool message_store_unit_fits(const struct message_store *store, const struct message_dispatch *dispatch, const struct consume_queue_unit *unit);
 /* The unit that a record gets. */
 struct consume_queue_unit message_store_unit_of(const struct message_store *store, const struct message_dispatch *dispatch);
 

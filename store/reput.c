@@ -39,6 +39,24 @@ static struct consume_queue_unit unit_of(const struct message_store *store, bool
     return unit;
 }
 
+/* A hundred years; also the most that a delay level can say. */
+#define DELAY_MAX_MS (36500ll * 24 * 3600 * 1000)
+
+bool message_store_unit_fits(const struct message_store *store, const struct message_dispatch *dispatch, const struct consume_queue_unit *unit)
+{
+    const struct consume_queue_unit right = message_store_unit_of(store, dispatch);
+    int64_t delay_ms;
+
+    if (unit->physical_offset != right.physical_offset || unit->size != right.size)
+        return false;
+    if (unit->tags_code == right.tags_code)
+        return true;
+    /* When a delayed message is due was said by the levels of that time, which may have been others, of whole seconds: no single bit turns one into another. */
+    return slice_equal_text(dispatch->topic, QUEUE_TABLE_SCHEDULE_TOPIC) && delivery_time(store, dispatch) >= 0 &&
+           !__builtin_sub_overflow(unit->tags_code, dispatch->store_timestamp_ms, &delay_ms) && delay_ms >= 0 && delay_ms <= DELAY_MAX_MS &&
+           delay_ms % 1000 == 0;
+}
+
 struct consume_queue_unit message_store_unit_of(const struct message_store *store, const struct message_dispatch *dispatch)
 {
     return unit_of(store, slice_equal_text(dispatch->topic, QUEUE_TABLE_SCHEDULE_TOPIC), dispatch);

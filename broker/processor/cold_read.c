@@ -34,7 +34,7 @@ struct cold_reader *cold_reader_new(struct broker *broker)
 bool cold_read_needed(struct broker *broker, int64_t physical_offset)
 {
     const struct log_view *log = &broker->store.log;
-    return log->committed_offset(log->context) - physical_offset > (int64_t)LIMIT_HOT_BYTES;
+    return physical_offset < log->committed_offset(log->context) - (int64_t)LIMIT_HOT_BYTES; /* which may be that of a damaged unit: any number */
 }
 
 const uint8_t *cold_read_at_hand(struct broker *broker, int64_t physical_offset, size_t size)

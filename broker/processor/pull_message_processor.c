@@ -196,6 +196,24 @@ static struct stats_item *count_found(struct broker *broker, const struct pull_m
     return queue;
 }
 
+static void answer_damaged(struct broker *broker, const struct reply_to *to, int32_t queue_id, int64_t queue_offset)
+{
+    reply_simple(broker, to, RESPONSE_SYSTEM_ERROR,
+                 "the message at offset %lld of queue %d is damaged on this broker's disk; it is fetched from the group's other members, or its queue made again",
+                 (long long)queue_offset, queue_id);
+}
+
+/* No record is where a unit points. True: it should be, so that the unit is damaged. */
+static bool is_wrong_unit(struct broker *broker, struct slice topic, int32_t queue_id, const struct get_message_result *result, uint32_t item)
+{
+    const struct log_view *log = &broker->store.log;
+    const int64_t physical_offset = result->items[item].physical_offset;
+    if (dledger_commit_log_damaged(broker->log, physical_offset, result->items[item].size) || physical_offset < log->min_offset(log->context))
+        return false;
+    message_store_distrust(&broker->store, topic, queue_id, result->items[item].queue_offset);
+    return true;
+}
+
 static void answer_hot(struct broker *broker, const struct pull *pull, const struct get_message_result *result, struct stats_item *queue_stats)
 {
     const struct reply_to *to = &pull->reply_to;
@@ -213,13 +231,16 @@ static void answer_hot(struct broker *broker, const struct pull *pull, const str
         if (data[i] == NULL)
             break;
     }
+    const uint32_t bad = i;
     bool complete = i == result->count;
     if (!complete || !begin_answer(broker, to, &writer, RESPONSE_SUCCESS, result, result->next_begin_offset, pull->suggested_id)) {
         while (i-- > 0) {
             if (pins[i] != NULL)
                 dledger_commit_log_unpin(broker->log, pins[i]);
         }
-        if (!complete) /* removed between the look-up and here: the next pull learns the new minimum */
+        if (!complete && is_wrong_unit(broker, pull->header.topic, pull->header.queue_id, result, bad))
+            answer_damaged(broker, to, pull->header.queue_id, result->items[bad].queue_offset);
+        else if (!complete) /* removed between the look-up and here: the next pull learns the new minimum */
             answer_empty(broker, to, RESPONSE_PULL_RETRY_IMMEDIATELY, result, pull->header.queue_offset, pull->suggested_id);
         return;
     }
@@ -236,13 +257,6 @@ static void answer_hot(struct broker *broker, const struct pull *pull, const str
     remoting_writer_end(&writer, external);
     connection_frame_done(connection);
     count_get(broker, result, queue_stats, pull->started_us);
-}
-
-static void answer_damaged(struct broker *broker, const struct reply_to *to, int32_t queue_id, int64_t queue_offset)
-{
-    reply_simple(broker, to, RESPONSE_SYSTEM_ERROR,
-                 "the message at offset %lld of queue %d is damaged on this broker's disk; it is fetched from the group's other members, or its queue made again",
-                 (long long)queue_offset, queue_id);
 }
 
 /* What was read are the messages of the queue: only now it can be told. Cuts the answer in front of one that is not; false: it is the first. */
@@ -269,16 +283,13 @@ static void on_cold_read(struct broker *broker, struct cold_read *read, int code
     struct cold_pull *cold = (struct cold_pull *)read;
     struct remoting_writer writer;
     /* Where a damaged unit points there is no record, or none that is whole. */
-    if (code == ERROR_NOT_FOUND || code == ERROR_DAMAGED) {
-        const uint32_t bad = read->bad < cold->result.count ? read->bad : 0;
-        const struct log_view *log = &broker->store.log;
-        if (!dledger_commit_log_damaged(broker->log, cold->result.items[bad].physical_offset, cold->result.items[bad].size) &&
-            cold->result.items[bad].physical_offset >= log->min_offset(log->context))
-            message_store_distrust(&broker->store, cold->topic, cold->queue_id, cold->result.items[bad].queue_offset);
-    }
-    if (code == ERROR_NOT_FOUND) {
+    if ((code == ERROR_NOT_FOUND || code == ERROR_DAMAGED) && is_wrong_unit(broker, cold->topic, cold->queue_id, &cold->result, read->bad))
+        code = ERROR_DAMAGED;
+    if (code == 0 && !are_messages(broker, cold)) {
+        answer_damaged(broker, &cold->reply_to, cold->queue_id, cold->result.items[0].queue_offset);
+    } else if (code == ERROR_NOT_FOUND) {
         answer_empty(broker, &cold->reply_to, RESPONSE_PULL_RETRY_IMMEDIATELY, &cold->result, cold->queue_offset, cold->suggested_id);
-    } else if (code == ERROR_DAMAGED || (code == 0 && !are_messages(broker, cold))) {
+    } else if (code == ERROR_DAMAGED) {
         answer_damaged(broker, &cold->reply_to, cold->queue_id, cold->result.items[read->bad].queue_offset);
     } else if (code != 0) {
         reply_simple(broker, &cold->reply_to, RESPONSE_SYSTEM_ERROR, "reading the log failed: %s", error_text(code));
@@ -551,12 +562,12 @@ read_it_here:
 
 /* ---- the pull itself ---- */
 
-/* Records that are read through the mapping for their properties: few where that may wait for the disk. 0 = any number. */
+/* Records that are read through the mapping for their properties: few where that may wait for the disk. */
 static uint32_t records_max(struct broker *broker, const struct pull *pull)
 {
     if (pull->records_ahead != 0)
         return pull->records_ahead;
-    return begins_cold(broker, &pull->header) ? LIMIT_FILTER_COLD_RECORDS : 0;
+    return begins_cold(broker, &pull->header) ? LIMIT_FILTER_COLD_RECORDS : LIMIT_FILTER_HOT_RECORDS;
 }
 
 static void finish_pull(struct broker *broker, struct pull *pull, struct pull_filter *filter)
