@@ -487,6 +487,15 @@ static bool is_record_before(const struct consume_queue *queue, int64_t queue_of
     return (int32_t)load_u32(p + 8) > 0 && physical_offset > 0 && physical_offset < physical_limit;
 }
 
+static bool has_record_before(const struct consume_queue *queue, int64_t from, int64_t to, int64_t physical_limit)
+{
+    for (; from < to; from++) {
+        if (is_record_before(queue, from, physical_limit))
+            return true;
+    }
+    return false;
+}
+
 /* Looks at the page in which the queue ends. Halving sees a few units only; a broken one in between shows as a unit out of order, or as an end
  * behind which units of older records follow. Returns where the queue has to end, which is `end` itself in the second case. */
 static int64_t check_tail(const struct consume_queue *queue, int64_t end, int64_t physical_limit, bool *damaged)
@@ -494,7 +503,8 @@ static int64_t check_tail(const struct consume_queue *queue, int64_t end, int64_
     int64_t first = first_in_files(queue);
     /* A queue that ends where a file begins, and the file is there: it has lost its first unit, so its page is the one to look at. */
     bool at_file = byte_of(end) % queue->files.file_size == 0 && mapped_file_queue_find(&queue->files, byte_of(end)) != NULL;
-    uint64_t page = byte_of(end > first && !at_file ? end - 1 : end) / PAGE * PAGE;
+    const uint64_t last_byte = byte_of(end > first && !at_file ? end - 1 : end);
+    uint64_t page = last_byte / PAGE * PAGE;
     struct consume_queue_unit previous = {0, PAD_SIZE, 0};
     struct consume_queue_unit unit;
     int64_t from = first_unit_from(page);
@@ -509,9 +519,14 @@ static int64_t check_tail(const struct consume_queue *queue, int64_t end, int64_
         }
         previous = unit;
     }
-    for (int64_t at = end + 1; at < first_unit_from(page + PAGE); at++) {
-        if (is_record_before(queue, at, physical_limit))
-            *damaged = true;
+    *damaged = has_record_before(queue, end + 1, first_unit_from(page + PAGE), physical_limit);
+    /* The rest of the page may have been lost, and more: some pages further on tell, which mostly are a hole, and in files behind. */
+    uint64_t file_end = last_byte - last_byte % queue->files.file_size + queue->files.file_size;
+    for (uint64_t step = PAGE; !*damaged && page + step < file_end; step *= 2)
+        *damaged = has_record_before(queue, first_unit_from(page + step), first_unit_from(page + step + PAGE), physical_limit);
+    for (; !*damaged && mapped_file_queue_find(&queue->files, file_end) != NULL; file_end += queue->files.file_size) {
+        for (uint64_t step = 0; !*damaged && step < queue->files.file_size; step = step == 0 ? PAGE : step * 2)
+            *damaged = has_record_before(queue, first_unit_from(file_end + step), first_unit_from(file_end + step + PAGE), physical_limit);
     }
     return end;
 }

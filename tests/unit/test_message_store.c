@@ -1494,6 +1494,156 @@ START_TEST(a_damaged_last_unit_stops_nobody)
 }
 END_TEST
 
+/* When a delayed message is due was said by the levels of when it was written. */
+START_TEST(other_delay_levels_are_no_damage)
+{
+    static const int64_t others[] = {0, 2000, 60000, 3600000};
+    for (int i = 0; i < 500; i++)
+        append_to_log((struct spec){"SCHEDULE_TOPIC_XXXX", 1, i, i % 9 == 0 ? "TAGS\x01x" : "DELAY\x01" "2", 1, 0, 1700000000123 + i});
+    dispatch_ok(0, fake.count);
+    const struct consume_queue_unit before = unit_at("SCHEDULE_TOPIC_XXXX", 1, 100);
+    ck_assert_int_eq(before.tags_code, 1700000000123 + 100 + 5000);
+    config.delay_level_ms = others;
+    config.delay_levels = 3;
+    message_store_close(&store);
+    open_store();
+    recover(fake.end);
+    struct consume_queue *queue = message_store_queue(&store, SLICE_LITERAL("SCHEDULE_TOPIC_XXXX"), 1, false, NULL);
+    struct consume_queue_unit unit;
+    for (int64_t at = 0; at < 500; at += 3)
+        ck_assert(message_store_unit(&store, queue, at, &unit));
+    ck_assert_uint_eq(compare(0, fake.count), 0);
+    ck_assert(!store.doubt.any);
+    ck_assert_int_eq(unit_at("SCHEDULE_TOPIC_XXXX", 1, 100).tags_code, before.tags_code);
+    /* Another bit of it is. */
+    for (int bit = 0; bit < 64; bit++) {
+        message_store_close(&store);
+        sim_env_corrupt(&sim, "/s/consumequeue/SCHEDULE_TOPIC_XXXX/1/00000000000000000000", 100 * 20 + 12 + (uint64_t)bit / 8, (uint8_t)(1 << bit % 8));
+        open_store();
+        recover(fake.end);
+        queue = message_store_queue(&store, SLICE_LITERAL("SCHEDULE_TOPIC_XXXX"), 1, false, NULL);
+        ck_assert(!message_store_unit(&store, queue, 100, &unit));
+        ck_assert_uint_eq(compare(0, fake.count), 1);
+        ck_assert_int_eq(unit_at("SCHEDULE_TOPIC_XXXX", 1, 100).tags_code, 1700000000123 + 100 + 60000);
+    }
+}
+END_TEST
+
+/* The log is applied again from before where the queues end. */
+START_TEST(units_ahead_of_a_start_are_no_damage)
+{
+    fill(2000);
+    dispatch_ok(0, 2000);
+    restart(fake.end);
+    const int64_t end = fake.end, max = message_store_max_offset(&store, SLICE_LITERAL("A"), 0);
+    fake.end = fake.at[1000] - 48;
+    int64_t at = 0;
+    while (get("A", 0, at, 32, NULL) == GET_MESSAGE_FOUND)
+        at = result.next_begin_offset;
+    ck_assert_int_eq(result.status, GET_MESSAGE_OFFSET_OVERFLOW_ONE); /* waits there */
+    ck_assert_int_gt(at, 100);
+    ck_assert_int_lt(at, max);
+    ck_assert(!store.doubt.any);
+    fake.end = end;
+    ck_assert_int_eq(served(NULL), max);
+}
+END_TEST
+
+/* Where units are believed nobody has read records ahead: those that are not are for the next pull. */
+START_TEST(old_records_wait_for_who_reads_them_ahead)
+{
+    fill(3000);
+    dispatch_ok(0, 3000);
+    config.hot_bytes = 1;
+    restart(fake.end);
+    struct consume_queue *queue = message_store_queue(&store, SLICE_LITERAL("A"), 0, false, NULL);
+    int64_t none = 1;
+    const struct message_filter filter = {&none, wants, NULL, 10};
+    compare(0, 1000);
+    const int64_t believed = queue->compared_to;
+    ck_assert_int_gt(believed, 100);
+    ck_assert_int_eq(get("A", 0, believed - 50, 32, &filter), GET_MESSAGE_NO_MATCHED_MESSAGE);
+    ck_assert_int_eq(result.next_begin_offset, believed);
+    ck_assert_int_eq(get("A", 0, believed, 32, &filter), GET_MESSAGE_NO_MATCHED_MESSAGE);
+    ck_assert_int_eq(result.next_begin_offset, believed + 10);
+    ck_assert_int_eq(queue->compared_to, believed + 10);
+}
+END_TEST
+
+/* One kind of damage somewhere in the files. */
+static void spoil_units(uint64_t bytes)
+{
+    uint64_t kind = sim_env_chance(&sim, 10), at = sim_env_chance(&sim, bytes), from = sim_env_chance(&sim, bytes);
+    uint64_t length = kind < 5 ? 1 : 1 + sim_env_chance(&sim, kind == 9 ? 4096 : 512);
+    for (uint64_t i = 0; i < length && at + i < bytes && from + i < bytes; i++) {
+        char path[64], other[64];
+        uint64_t size, file = (at + i) / (CQ_UNITS * 20), source = (from + i) / (CQ_UNITS * 20);
+        snprintf(path, sizeof path, "/s/consumequeue/A/0/%020llu", (unsigned long long)(file * CQ_UNITS * 20));
+        snprintf(other, sizeof other, "/s/consumequeue/A/0/%020llu", (unsigned long long)(source * CQ_UNITS * 20));
+        uint8_t here = sim_env_bytes(&sim, path, &size)[(at + i) % (CQ_UNITS * 20)];
+        uint8_t there = sim_env_bytes(&sim, other, &size)[(from + i) % (CQ_UNITS * 20)];
+        sim_env_corrupt(&sim, path, (at + i) % (CQ_UNITS * 20), kind < 5 ? (uint8_t)(1u << sim_env_chance(&sim, 8)) : kind < 7 ? here : here ^ there);
+    }
+}
+
+/* Whatever a pull answers is what was written, or it is damaged; nothing is passed over; and after the log was compared all is right. The newest units are left alone:
+ * when all of them are gone nothing in the queue says so. */
+START_TEST(seeded_damage_to_units)
+{
+    const char *mode = getenv("MODE");
+    const uint64_t rounds = mode != NULL && strcmp(mode, "full") == 0 ? 20000 : 300;
+    uint64_t found = 0, mended = 0;
+    for (int64_t i = 0; i < 2 * CQ_UNITS + 700; i++) {
+        char properties[64];
+        snprintf(properties, sizeof properties, "UNIQ_KEY\x01U%d\x02TAGS\x01%s", (int)i, i % 3 == 0 ? "x" : "y");
+        append_to_log((struct spec){"A", 0, i, properties, (uint32_t)(i % 50), 0, 1700000000000 + i});
+    }
+    dispatch_ok(0, fake.count);
+    int64_t code = message_tags_code(SLICE_LITERAL("x"));
+    const struct message_filter filter = {&code, wants, NULL, 0};
+    for (uint64_t seed = 1; seed <= rounds; seed++) {
+        ck_assert_int_eq(message_store_sync(&store), 0);
+        message_store_close(&store);
+        sim.chance = sim.chance + seed * 0x9E3779B97F4A7C15u;
+        for (uint64_t n = 1 + sim_env_chance(&sim, 3); n > 0; n--)
+            spoil_units((uint64_t)fake.count * 20 - 2 * 4096);
+        restart(fake.end);
+        ck_assert_msg(message_store_max_offset(&store, SLICE_LITERAL("A"), 0) == fake.count, "seed %llu: the queue ends at %lld", (unsigned long long)seed,
+                      (long long)message_store_max_offset(&store, SLICE_LITERAL("A"), 0));
+        for (int filtered = 0; filtered < 2; filtered++) {
+            int64_t matched = 0, expected = 0;
+            for (int64_t at = 0; at < fake.count;) {
+                enum get_message_status status = get("A", 0, at, 32, filtered ? &filter : NULL);
+                if (status == GET_MESSAGE_DAMAGED) {
+                    found++;
+                    store.doubt.any = false; /* so that others are met too */
+                    expected += filtered && at % 3 == 0;
+                    matched += filtered && at % 3 == 0;
+                    at++;
+                    continue;
+                }
+                ck_assert_msg(status == GET_MESSAGE_FOUND || (filtered && status == GET_MESSAGE_NO_MATCHED_MESSAGE), "seed %llu: %s at %lld",
+                              (unsigned long long)seed, get_message_status_name(status), (long long)at);
+                for (uint32_t i = 0; i < result.count; i++)
+                    ck_assert_msg(result.items[i].physical_offset == fake.at[result.items[i].queue_offset], "seed %llu", (unsigned long long)seed);
+                for (int64_t k = at; k < result.next_begin_offset; k++)
+                    expected += !filtered || k % 3 == 0;
+                ck_assert_int_gt(result.next_begin_offset, at);
+                matched += result.count;
+                at = result.next_begin_offset;
+            }
+            ck_assert_msg(matched == expected, "seed %llu: %lld of %lld", (unsigned long long)seed, (long long)matched, (long long)expected);
+        }
+        mended += compare(0, fake.count);
+        ck_assert_uint_eq(compare(0, fake.count), 0);
+        check_all();
+        ck_assert_int_eq(served(&filter), fake.count);
+    }
+    ck_assert_uint_gt(found, rounds);
+    ck_assert_uint_gt(mended, rounds);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("message_store");
@@ -1541,6 +1691,10 @@ int main(void)
     tcase_add_test(tcase, lost_files_are_filled);
     tcase_add_test(tcase, earlier_topics_are_not_compared);
     tcase_add_test(tcase, a_damaged_last_unit_stops_nobody);
+    tcase_add_test(tcase, other_delay_levels_are_no_damage);
+    tcase_add_test(tcase, units_ahead_of_a_start_are_no_damage);
+    tcase_add_test(tcase, old_records_wait_for_who_reads_them_ahead);
+    tcase_add_test(tcase, seeded_damage_to_units);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
