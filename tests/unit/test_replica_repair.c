@@ -710,6 +710,53 @@ START_TEST(test_scrub_mends_queues)
 }
 END_TEST
 
+static uint64_t never(void *context, struct slice topic)
+{
+    (void)context, (void)topic;
+    return UINT64_MAX;
+}
+
+/* No record is found for a damaged unit: its readers wait, but the log is not read again and again for them, and the member rests. */
+START_TEST(test_unit_without_a_record)
+{
+    group.scrub_bytes_per_second = 0;
+    group_all_up();
+    group_wait_leader(2000);
+    for (int i = 0; i < MESSAGES; i++)
+        group_must_send(group_leader(), i);
+    group_steps(200);
+    struct group_node *node = group_leader();
+    struct consume_queue *queue = message_store_queue(&node->store, SLICE_LITERAL("T"), 2, false, NULL);
+    static struct get_message_result result;
+    int64_t at = queue->max_offset / 2;
+    memset(mapped_file_queue_at(&queue->files, (uint64_t)at * CONSUME_QUEUE_UNIT_SIZE, CONSUME_QUEUE_UNIT_SIZE), 0, CONSUME_QUEUE_UNIT_SIZE);
+    node->store.topic_since = never;
+    message_store_get_message(&node->store, SLICE_LITERAL("T"), 2, at, 32, NULL, &result);
+    ck_assert_int_eq(result.status, GET_MESSAGE_DAMAGED);
+    ck_assert(message_store_doubt_is_searched(&node->store.doubt));
+    for (int i = 0; i < 5000 && message_store_doubt_is_searched(&node->store.doubt); i++)
+        group_step();
+    ck_assert(!message_store_doubt_is_searched(&node->store.doubt));
+    for (int i = 0; i < 100; i++) {
+        message_store_get_message(&node->store, SLICE_LITERAL("T"), 2, at - 3, 32, NULL, &result);
+        ck_assert_int_eq(result.next_begin_offset, at); /* what is before it is served */
+        message_store_get_message(&node->store, SLICE_LITERAL("T"), 2, at, 32, NULL, &result);
+        ck_assert_int_eq(result.status, GET_MESSAGE_DAMAGED);
+        group_step();
+        ck_assert(!message_store_doubt_is_searched(&node->store.doubt));
+    }
+    ck_assert_uint_eq(node->store.mended_units, 0);
+    /* Later it is looked for again. */
+    node->store.topic_since = NULL;
+    node->store.doubt.missing_until_us = 1;
+    message_store_get_message(&node->store, SLICE_LITERAL("T"), 2, at, 32, NULL, &result);
+    for (int i = 0; i < 5000 && node->store.mended_units == 0; i++)
+        group_step();
+    ck_assert_uint_eq(node->store.mended_units, 1);
+    ck_assert(!node->store.doubt.any);
+}
+END_TEST
+
 static bool nobody_helps;
 static int elections_of; /* member */
 static int elections;
@@ -813,6 +860,7 @@ int main(void)
     tcase_add_test(tcase, test_damaged_on_all_and_needed);
     tcase_add_loop_test(tcase, test_scrub, 0, 8);
     tcase_add_loop_test(tcase, test_scrub_mends_queues, 0, 4);
+    tcase_add_test(tcase, test_unit_without_a_record);
     tcase_add_loop_test(tcase, test_vote_files, 0, 9);
     tcase_add_loop_test(tcase, test_hints, 0, 4);
     suite_add_tcase(suite, tcase);
