@@ -522,10 +522,10 @@ static int64_t check_tail(const struct consume_queue *queue, int64_t end, int64_
     *damaged = has_record_before(queue, end + 1, first_unit_from(page + PAGE), physical_limit);
     /* The rest of the page may have been lost, and more: some pages further on tell, which mostly are a hole, and in files behind. */
     uint64_t file_end = last_byte - last_byte % queue->files.file_size + queue->files.file_size;
-    for (uint64_t step = PAGE; !*damaged && page + step < file_end; step *= 2)
+    for (uint64_t step = PAGE; !*damaged && page + step < file_end; step *= 4)
         *damaged = has_record_before(queue, first_unit_from(page + step), first_unit_from(page + step + PAGE), physical_limit);
     for (; !*damaged && mapped_file_queue_find(&queue->files, file_end) != NULL; file_end += queue->files.file_size) {
-        for (uint64_t step = 0; !*damaged && step < queue->files.file_size; step = step == 0 ? PAGE : step * 2)
+        for (uint64_t step = 0; !*damaged && step < queue->files.file_size; step = step == 0 ? PAGE : step * 4)
             *damaged = has_record_before(queue, first_unit_from(file_end + step), first_unit_from(file_end + step + PAGE), physical_limit);
     }
     return end;
