@@ -44,17 +44,28 @@ static void order_stores(void)
     atomic_signal_fence(memory_order_seq_cst);
 }
 
-static void read_header(struct index_file *file)
+void index_header_decode(const uint8_t bytes[INDEX_HEADER_SIZE], struct index_header *header)
 {
-    const uint8_t *p = file->map;
-    file->begin_timestamp_ms = (int64_t)load_u64(p + HEADER_BEGIN_TIME);
-    file->end_timestamp_ms = (int64_t)load_u64(p + HEADER_END_TIME);
-    file->begin_physical_offset = (int64_t)load_u64(p + HEADER_BEGIN_OFFSET);
-    file->end_physical_offset = (int64_t)load_u64(p + HEADER_END_OFFSET);
-    file->slot_count = load_u32(p + HEADER_SLOT_COUNT);
-    file->count = load_u32(p + HEADER_COUNT);
-    if (file->count == 0)
-        file->count = 1;
+    header->begin_timestamp_ms = (int64_t)load_u64(bytes + HEADER_BEGIN_TIME);
+    header->end_timestamp_ms = (int64_t)load_u64(bytes + HEADER_END_TIME);
+    header->begin_physical_offset = (int64_t)load_u64(bytes + HEADER_BEGIN_OFFSET);
+    header->end_physical_offset = (int64_t)load_u64(bytes + HEADER_END_OFFSET);
+    header->slot_count = load_u32(bytes + HEADER_SLOT_COUNT);
+    header->count = load_u32(bytes + HEADER_COUNT);
+}
+
+void index_entry_decode(const uint8_t bytes[INDEX_ENTRY_SIZE], struct index_entry *entry)
+{
+    entry->hash = load_u32(bytes + ENTRY_HASH);
+    entry->physical_offset = (int64_t)load_u64(bytes + ENTRY_OFFSET);
+    entry->seconds = (int32_t)load_u32(bytes + ENTRY_SECONDS);
+    entry->previous = load_u32(bytes + ENTRY_PREVIOUS);
+}
+
+int32_t index_entry_seconds(int64_t begin_timestamp_ms, int64_t store_timestamp_ms)
+{
+    int64_t seconds = begin_timestamp_ms > 0 ? (store_timestamp_ms - begin_timestamp_ms) / 1000 : 0;
+    return seconds < 0 ? 0 : seconds > INT32_MAX ? INT32_MAX : (int32_t)seconds;
 }
 
 static void write_header(struct index_file *file)
@@ -169,6 +180,77 @@ free_file:
     return fail(error, rv, "create", path);
 }
 
+static int64_t entry_offset(const struct index_file *file, uint32_t number)
+{
+    return (int64_t)load_u64(entry_at(file, number) + ENTRY_OFFSET);
+}
+
+/* Far in the future, and far from where sums overflow. */
+#define TIME_MAX ((int64_t)1 << 53)
+
+static int64_t sound_time(int64_t time_ms)
+{
+    return time_ms < 0 || time_ms > TIME_MAX ? 0 : time_ms;
+}
+
+/* How many entries there are when the header does not say: they have offsets, what is behind them is zero. */
+static uint32_t halve_for_count(const struct index_file *file)
+{
+    uint32_t low = 0;
+    uint32_t high = file->entries;
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if (entry_offset(file, middle) > 0)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low + 1;
+}
+
+/* Header and first entry both tell where the file begins. Right is who is not behind the second entry, and then the later one: what is too early would
+ * put the file in front of others. */
+static int64_t choose_begin(const struct index_file *file, int64_t said)
+{
+    int64_t first = entry_offset(file, 1);
+    int64_t second = file->count > 2 ? entry_offset(file, 2) : INT64_MAX;
+    if (second <= 0)
+        second = INT64_MAX;
+    if (said <= 0 || said > second)
+        return first > 0 ? first : 0;
+    return first > said && first <= second ? first : said;
+}
+
+/* The file lay on a disk, maybe for a year: three of its pages are looked at. */
+static void read_header(struct index_file *file)
+{
+    struct index_header header;
+    index_header_decode(file->map, &header);
+    file->begin_timestamp_ms = sound_time(header.begin_timestamp_ms);
+    file->end_timestamp_ms = sound_time(header.end_timestamp_ms);
+    file->slot_count = header.slot_count;
+    file->count = header.count == 0 ? 1 : header.count;
+    /* A process may have died inside a put, with end and entry written and not yet counted. */
+    bool fits = file->count <= file->entries && header.end_physical_offset >= 0;
+    if (fits && file->count > 1)
+        fits = header.end_physical_offset > 0 && (entry_offset(file, file->count - 1) == header.end_physical_offset ||
+                                                  (file->count < file->entries && entry_offset(file, file->count) == header.end_physical_offset));
+    else if (fits)
+        fits = entry_offset(file, 1) == 0 || file->entries == 2 || entry_offset(file, 2) == 0;
+    if (!fits)
+        file->count = halve_for_count(file);
+    file->begin_physical_offset = file->count > 1 ? choose_begin(file, header.begin_physical_offset) : header.begin_physical_offset;
+    file->end_physical_offset = file->count > 1 ? entry_offset(file, file->count - 1) : header.end_physical_offset;
+    if (file->count > 1)
+        file->doubtful = file->begin_physical_offset != header.begin_physical_offset || file->end_physical_offset != header.end_physical_offset ||
+                         file->count != header.count || file->begin_timestamp_ms != header.begin_timestamp_ms ||
+                         file->end_timestamp_ms != header.end_timestamp_ms;
+    if (file->begin_physical_offset < 0)
+        file->begin_physical_offset = 0;
+    if (file->end_physical_offset < file->begin_physical_offset)
+        file->end_physical_offset = file->begin_physical_offset;
+}
+
 int index_file_open(struct index_file **out, struct env *env, const char *path, uint32_t slots, uint32_t entries, struct error *error)
 {
     assert(slots > 0 && entries > 1 && entries <= INT32_MAX);
@@ -200,8 +282,6 @@ int index_file_open(struct index_file **out, struct env *env, const char *path, 
     }
     env_close(env, handle);
     read_header(file);
-    if (file->count > file->entries)
-        file->count = file->entries;
     /* What another process left may be in the page cache only, its name too. */
     file->synced = 1;
     file->slots_dirty = true;
@@ -216,13 +296,18 @@ free_file:
     return fail(error, rv, "open", path);
 }
 
+void index_file_drop(struct index_file *file)
+{
+    file->dropped = true;
+    if (file->pins == 0)
+        index_file_close(file);
+}
+
 int index_file_remove(struct index_file *file, struct error *error)
 {
     int rv = file->env->ops->unlink(file->env, file->path);
     int code = rv == 0 || rv == -ENOENT ? 0 : fail(error, rv, "remove", file->path);
-    file->dropped = true;
-    if (file->pins == 0)
-        index_file_close(file);
+    index_file_drop(file);
     return code;
 }
 
@@ -302,13 +387,7 @@ void index_file_put(struct index_file *file, uint32_t key_hash, int64_t physical
     uint32_t previous = load_u32(slot);
     if (previous == 0 || previous >= number)
         previous = 0;
-    int64_t seconds = 0;
-    if (file->begin_timestamp_ms > 0)
-        seconds = (store_timestamp_ms - file->begin_timestamp_ms) / 1000;
-    if (seconds < 0)
-        seconds = 0;
-    else if (seconds > INT32_MAX)
-        seconds = INT32_MAX;
+    int32_t seconds = index_entry_seconds(file->begin_timestamp_ms, store_timestamp_ms);
 
     uint8_t *entry = entry_at(file, number);
     store_u32(entry + ENTRY_HASH, key_hash);
@@ -327,9 +406,12 @@ void index_file_put(struct index_file *file, uint32_t key_hash, int64_t physical
     write_header(file);
 }
 
-static int64_t entry_offset(const struct index_file *file, uint32_t number)
+/* The last entry's second is what the header's times say, or the one in front of it: see restore_header(). */
+static bool times_fit(const struct index_file *file)
 {
-    return (int64_t)load_u64(entry_at(file, number) + ENTRY_OFFSET);
+    int32_t seconds = (int32_t)load_u32(entry_at(file, file->count - 1) + ENTRY_SECONDS);
+    int32_t said = index_entry_seconds(file->begin_timestamp_ms, file->end_timestamp_ms);
+    return seconds == said || seconds + 1ll == said;
 }
 
 /* Header fields after entries were removed: what the last one left says. */
@@ -340,15 +422,18 @@ static void restore_header(struct index_file *file, int64_t (*time_of)(void *arg
         file->begin_physical_offset = file->end_physical_offset = 0;
         file->begin_timestamp_ms = file->end_timestamp_ms = 0;
     } else {
-        file->begin_physical_offset = entry_offset(file, 1);
+        int64_t seconds = (int32_t)load_u32(entry_at(file, file->count - 1) + ENTRY_SECONDS);
+        file->begin_physical_offset = choose_begin(file, file->begin_physical_offset);
         file->end_physical_offset = entry_offset(file, file->count - 1);
         int64_t begin = time_of(argument, file->begin_physical_offset);
+        int64_t end = time_of(argument, file->end_physical_offset);
+        if (begin <= 0 && end > 0 && index_entry_seconds(file->begin_timestamp_ms, end) != seconds)
+            begin = end - seconds * 1000;
         if (begin > 0)
             file->begin_timestamp_ms = begin;
-        int64_t end = time_of(argument, file->end_physical_offset);
         /* The record is gone: the entry's second, rounded up, so that a search by time does not leave the file out. */
         if (end <= 0)
-            end = file->begin_timestamp_ms + ((int64_t)load_u32(entry_at(file, file->count - 1) + ENTRY_SECONDS) + 1) * 1000;
+            end = file->begin_timestamp_ms + (seconds + 1) * 1000;
         file->end_timestamp_ms = end;
     }
     write_header(file);
@@ -463,8 +548,9 @@ int index_file_recover(struct index_file *file, int64_t physical_offset, int64_t
         rebuilt = true;
         LOG_WARN("index file %s: slots built anew from %u entries", file->path, file->count - 1);
     }
-    if (rebuilt || file->count != old_count)
+    if (rebuilt || file->count != old_count || file->doubtful || (file->count > 1 && !times_fit(file)))
         restore_header(file, time_of, argument);
+    file->doubtful = false;
     file->reserved = file->count;
     file->whole = false;
     /* From now on this boot writes to the file. That must be on disk before the first change, or a power cut could leave the word of an
@@ -480,6 +566,15 @@ int index_file_recover(struct index_file *file, int64_t physical_offset, int64_t
             return fail(error, rv, "sync", file->path);
     }
     return 0;
+}
+
+void index_file_check_header(struct index_file *file, int64_t (*time_of)(void *argument, int64_t physical_offset), void *argument)
+{
+    if (file->count <= 1 || (!file->doubtful && times_fit(file)))
+        return;
+    LOG_ERROR("index file %s: its header is damaged and made anew from its entries", file->path);
+    restore_header(file, time_of, argument);
+    file->doubtful = false;
 }
 
 bool index_file_overlaps(const struct index_file *file, int64_t begin_ms, int64_t end_ms)

@@ -41,7 +41,9 @@ struct index_file {
     bool slots_dirty;    /* slots changed since the whole file was last synced */
     bool whole;          /* marked as whole on disk: taken back before the next put */
     bool dir_dirty;      /* the name is not durable yet */
-    uint32_t pins;       /* sync jobs that hold the mapping */
+    bool sealed;         /* takes no more entries, though it is not full */
+    bool doubtful;       /* its header did not fit its entries when it was opened */
+    uint32_t pins;       /* jobs that hold the mapping */
     bool dropped;
 };
 
@@ -51,15 +53,18 @@ static inline uint64_t index_file_size(uint32_t slots, uint32_t entries)
 }
 static inline bool index_file_is_full(const struct index_file *file)
 {
-    return file->count >= file->entries;
+    return file->sealed || file->count >= file->entries;
 }
 
 /* Makes a file: full length, sparse, blocks of the slots reserved. ERROR_NO_SPACE, ERROR_IO, ERROR_EXISTS, ERROR_NO_MEMORY. */
 int index_file_create(struct index_file **file, struct env *env, const char *path, uint32_t slots, uint32_t entries, struct error *error);
-/* Opens one; nothing is believed before index_file_recover(). ERROR_DAMAGED: another size. ERROR_IO, ERROR_NO_MEMORY. */
+/* Opens one; where the header does not fit the entries its fields are taken from those, as far as they tell. Of the newest nothing else is believed
+ * before index_file_recover(). ERROR_DAMAGED: another size. ERROR_IO, ERROR_NO_MEMORY. */
 int index_file_open(struct index_file **file, struct env *env, const char *path, uint32_t slots, uint32_t entries, struct error *error);
 void index_file_close(struct index_file *file);
-/* Unlinks and closes (the mapping goes with the last pin). */
+/* Closes; the mapping goes with the last pin. */
+void index_file_drop(struct index_file *file);
+/* The same, and unlinks. */
 int index_file_remove(struct index_file *file, struct error *error);
 void index_file_unpin(struct index_file *file);
 
@@ -70,12 +75,32 @@ void index_file_unpin(struct index_file *file);
 int index_file_recover(struct index_file *file, int64_t physical_offset, int64_t (*time_of)(void *argument, int64_t physical_offset),
                        void *argument, bool cut, bool *damaged, int64_t *last_good, struct error *error);
 
+/* An older file after a start: writes the header anew when it cannot be right. Reads two records at the most. */
+void index_file_check_header(struct index_file *file, int64_t (*time_of)(void *argument, int64_t physical_offset), void *argument);
+
 /* Takes begin and end over from the file before it. */
 void index_file_inherit(struct index_file *file, const struct index_file *previous);
 /* Makes sure that the next `count` puts cannot meet a full disk (at most up to the capacity). 0, ERROR_NO_SPACE, ERROR_IO. */
 int index_file_reserve(struct index_file *file, uint32_t count);
 /* Adds one entry. The caller has reserved it, and the file is not full. */
 void index_file_put(struct index_file *file, uint32_t key_hash, int64_t physical_offset, int64_t store_timestamp_ms);
+
+/* What an entry holds. */
+struct index_entry {
+    uint32_t hash;
+    int64_t physical_offset;
+    int32_t seconds; /* store time behind the file's begin */
+    uint32_t previous;
+};
+void index_entry_decode(const uint8_t bytes[INDEX_ENTRY_SIZE], struct index_entry *entry);
+int32_t index_entry_seconds(int64_t begin_timestamp_ms, int64_t store_timestamp_ms);
+/* The header as it lies on the disk: {begin, end} times and offsets, and count. */
+struct index_header {
+    int64_t begin_timestamp_ms, end_timestamp_ms;
+    int64_t begin_physical_offset, end_physical_offset;
+    uint32_t slot_count, count;
+};
+void index_header_decode(const uint8_t bytes[INDEX_HEADER_SIZE], struct index_header *header);
 
 /* True when records between the two times may be in here. */
 bool index_file_overlaps(const struct index_file *file, int64_t begin_ms, int64_t end_ms);

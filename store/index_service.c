@@ -17,7 +17,7 @@ struct found {
     char (*names)[NAME_DIGITS + 1];
     size_t count;
     size_t capacity;
-    char (*left_over)[NAME_DIGITS + sizeof ".new"];
+    char (*left_over)[NAME_DIGITS + sizeof ".rebuild.new"];
     size_t left_over_count;
 };
 
@@ -28,7 +28,8 @@ static int each_name(void *argument, const char *name, bool is_dir)
     size_t digits = strspn(name, "0123456789");
     if (is_dir || digits != NAME_DIGITS)
         return 0;
-    if (size == NAME_DIGITS + 4 && strcmp(name + NAME_DIGITS, ".new") == 0) {
+    const char *suffix = name + NAME_DIGITS;
+    if (strcmp(suffix, ".new") == 0 || strcmp(suffix, INDEX_REBUILD_SUFFIX) == 0 || strcmp(suffix, INDEX_REBUILD_SUFFIX ".new") == 0) {
         void *grown = realloc(found->left_over, (found->left_over_count + 1) * sizeof found->left_over[0]);
         if (grown == NULL)
             return -ENOMEM;
@@ -54,19 +55,63 @@ static int by_begin(const void *a, const void *b)
     const struct index_file *y = *(struct index_file *const *)b;
     if (x->begin_physical_offset != y->begin_physical_offset)
         return x->begin_physical_offset < y->begin_physical_offset ? -1 : 1;
+    /* The keys of one record may fill a file and go on in the next. */
+    if (x->end_physical_offset != y->end_physical_offset)
+        return x->end_physical_offset < y->end_physical_offset ? -1 : 1;
     return strcmp(x->path, y->path);
 }
 
-/* Made right before a power cut that kept the name and lost the length: nothing in it was ever durable. */
-static bool is_empty(struct env *env, const char *path)
+static int size_of(struct env *env, const char *path, uint64_t *size)
 {
     struct env_file *handle;
-    uint64_t size = 1;
-    if (env_open(env, path, ENV_READ, &handle) != 0)
-        return false;
-    int rv = env->ops->size(env, handle, &size);
+    int rv = env_open(env, path, ENV_READ, &handle);
+    if (rv != 0)
+        return rv;
+    rv = env->ops->size(env, handle, size);
     env_close(env, handle);
-    return rv == 0 && size == 0 && env->ops->unlink(env, path) == 0;
+    return rv;
+}
+
+/* A size that files have with another number of slots or of entries. */
+static bool other_setting(const struct index_service *service, uint64_t size)
+{
+    uint64_t slots = INDEX_HEADER_SIZE + (uint64_t)service->slots * INDEX_SLOT_SIZE, entries = (uint64_t)service->entries * INDEX_ENTRY_SIZE;
+    return (size > slots && (size - slots) % INDEX_ENTRY_SIZE == 0) ||
+           (size > INDEX_HEADER_SIZE + entries && (size - INDEX_HEADER_SIZE - entries) % INDEX_SLOT_SIZE == 0);
+}
+
+/* A file that has lost its end, or whatever else gave it a length that no file has, goes: the scrub makes it anew. Empty is one that was made right before a
+ * power cut which kept the name and lost the length. When all files have the length of other settings they are not damaged. */
+static int remove_broken(struct index_service *service, struct found *found, struct error *error)
+{
+    uint64_t right = index_file_size(service->slots, service->entries), size;
+    bool all_other = true;
+    char path[PATH_MAX];
+    for (int look = 0; look < 2; look++) {
+        for (size_t i = 0; i < found->count; i++) {
+            if (snprintf(path, sizeof path, "%s/%s", service->dir, found->names[i]) >= (int)sizeof path)
+                return error_set(error, ERROR_IO, "%s: name too long", service->dir);
+            int rv = size_of(service->env, path, &size);
+            if (rv != 0)
+                return error_set(error, ERROR_IO, "open %s: %s", path, strerror(-rv));
+            if (look == 0) {
+                all_other = all_other && (size == 0 || (size != right && other_setting(service, size)));
+                continue;
+            }
+            if (size == right || (size != 0 && all_other))
+                continue;
+            if (size != 0)
+                LOG_ERROR("index file %s has %llu bytes, not %llu: it is removed, and made anew from the log", path, (unsigned long long)size,
+                          (unsigned long long)right);
+            rv = service->env->ops->unlink(service->env, path);
+            if (rv != 0)
+                return error_set(error, ERROR_IO, "remove %s: %s", path, strerror(-rv));
+            found->count--;
+            memmove(found->names + i, found->names + i + 1, (found->count - i) * sizeof found->names[0]);
+            i--;
+        }
+    }
+    return 0;
 }
 
 int index_service_open(struct index_service *service, struct env *env, const char *dir, uint32_t slots, uint32_t entries, struct error *error)
@@ -90,13 +135,11 @@ int index_service_open(struct index_service *service, struct env *env, const cha
         if (snprintf(path, sizeof path, "%s/%s", dir, found.left_over[i]) < (int)sizeof path)
             env->ops->unlink(env, path);
     }
+    if (code == 0)
+        code = remove_broken(service, &found, error);
     for (size_t i = 0; code == 0 && i < found.count; i++) {
-        if (snprintf(path, sizeof path, "%s/%s", dir, found.names[i]) >= (int)sizeof path)
-            code = error_set(error, ERROR_IO, "%s: name too long", dir);
-        else if (is_empty(env, path))
-            continue; /* removed */
-        else
-            code = index_file_open(&service->files[service->count], env, path, slots, entries, error);
+        snprintf(path, sizeof path, "%s/%s", dir, found.names[i]);
+        code = index_file_open(&service->files[service->count], env, path, slots, entries, error);
         if (code != 0)
             break;
         struct index_file *file = service->files[service->count];
@@ -145,6 +188,8 @@ int index_service_recover(struct index_service *service, int64_t physical_offset
         if (rv != 0)
             return error_set(error, ERROR_IO, "make %s: %s", service->dir, strerror(-rv));
     }
+    for (size_t i = 0; i + 1 < service->count; i++)
+        index_file_check_header(service->files[i], time_of, argument);
     while (service->count > 0) {
         struct index_file *file = newest(service);
         /* Without a first entry a file may carry the end of the one before as its begin: it is cut by the rules of a file, not dropped. */
@@ -202,7 +247,7 @@ static int create_file(struct index_service *service, struct index_file **file)
         file_name(now + i, name);
         if (snprintf(path, sizeof path, "%s/%s", service->dir, name) >= (int)sizeof path)
             rv = error_set(&error, ERROR_IO, "%s: name too long", service->dir);
-        else
+        else if (service->promised == NULL || strcmp(path, service->promised) != 0)
             rv = index_file_create(file, env, path, service->slots, service->entries, &error);
     }
     if (rv == 0) {
@@ -280,4 +325,60 @@ int index_service_trim(struct index_service *service, int64_t physical_offset)
     service->count -= gone;
     memmove(service->files, service->files + gone, service->count * sizeof service->files[0]);
     return rv;
+}
+
+bool index_service_take_over(struct index_service *service, struct index_file *file, struct index_file *instead_of)
+{
+    size_t at = 0;
+    if (instead_of != NULL) {
+        while (at < service->count && service->files[at] != instead_of)
+            at++;
+        if (at == service->count)
+            return false;
+        service->files[at] = file;
+        index_file_drop(instead_of);
+        return true;
+    }
+    while (at < service->count && service->files[at]->begin_physical_offset < file->end_physical_offset)
+        at++;
+    if (service->count == INDEX_FILES_MAX) {
+        if (at == 0)
+            return false;
+        drop_oldest(service);
+        at--;
+    }
+    memmove(service->files + at + 1, service->files + at, (service->count - at) * sizeof service->files[0]);
+    service->files[at] = file;
+    service->count++;
+    return true;
+}
+
+void index_service_leave_out(struct index_service *service, struct index_file *file)
+{
+    struct error error;
+    for (size_t i = 0; i < service->count; i++) {
+        if (service->files[i] != file)
+            continue;
+        service->count--;
+        memmove(service->files + i, service->files + i + 1, (service->count - i) * sizeof service->files[0]);
+        if (index_file_remove(file, &error) != 0)
+            LOG_WARN("%s", error.message);
+        return;
+    }
+}
+
+int index_service_rebuild_path(struct index_service *service, const struct index_file *instead_of, char path[PATH_MAX])
+{
+    char name[NAME_DIGITS + 1];
+    int64_t now = env_now_ms(service->env);
+    uint64_t size;
+    for (int i = 0; i < 1000; i++) {
+        file_name(now + i, name);
+        int length = instead_of != NULL ? snprintf(path, PATH_MAX, "%s", instead_of->path) : snprintf(path, PATH_MAX, "%s/%s", service->dir, name);
+        if (length + sizeof INDEX_REBUILD_SUFFIX >= PATH_MAX)
+            return -ENAMETOOLONG;
+        if (instead_of != NULL || size_of(service->env, path, &size) == -ENOENT)
+            return 0;
+    }
+    return -EEXIST;
 }

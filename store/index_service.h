@@ -11,6 +11,8 @@
 
 /* One file of 420 MB holds 20 million keys: this many are 10 billion. The oldest goes when it is reached. */
 #define INDEX_FILES_MAX 512u
+/* Behind the name of a file that is being made anew (index_compare.h); a start removes what is left of it. */
+#define INDEX_REBUILD_SUFFIX ".rebuild"
 
 struct index_service {
     struct env *env;
@@ -21,6 +23,7 @@ struct index_service {
 
     struct index_file *files[INDEX_FILES_MAX]; /* oldest first */
     size_t count;
+    const char *promised;     /* path of a file that is being made anew, borrowed: no other gets that name */
     struct index_file *spare; /* made ahead for a record whose keys do not all fit into the newest one */
 
     uint64_t retry_us;  /* after a failure other than a full disk: no new file before this time */
@@ -48,6 +51,14 @@ static inline int64_t index_service_end(const struct index_service *service)
  * be made (said once in the log, tried again after some seconds): go on without an index entry. */
 int index_service_reserve(struct index_service *service, uint32_t count);
 void index_service_put(struct index_service *service, uint32_t key_hash, int64_t physical_offset, int64_t store_timestamp_ms);
+
+/* A file that was made anew, under its final name, takes the place of a damaged one or, with NULL, its place between the others. False: there is none for
+ * it any more, nothing was changed. */
+bool index_service_take_over(struct index_service *service, struct index_file *file, struct index_file *instead_of);
+/* A file without anything in it that is right goes. */
+void index_service_leave_out(struct index_service *service, struct index_file *file);
+/* The final name of a file that is being made: that of the damaged one or, with NULL, one that is free. 0, -ENAMETOOLONG, -EEXIST. */
+int index_service_rebuild_path(struct index_service *service, const struct index_file *instead_of, char path[PATH_MAX]);
 
 /* Drops files that end before physical_offset, never the newest. */
 int index_service_trim(struct index_service *service, int64_t physical_offset);

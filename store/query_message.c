@@ -240,6 +240,15 @@ static bool is_wanted(struct search *search, int64_t physical_offset)
     return keys.data != NULL && holds_key(keys, search->key);
 }
 
+static bool is_known(const int64_t *physical_offsets, uint32_t count, int64_t physical_offset)
+{
+    while (count-- > 0) {
+        if (physical_offsets[count] == physical_offset)
+            return true;
+    }
+    return false;
+}
+
 static int ascending(const void *a, const void *b)
 {
     int64_t x, y;
@@ -280,8 +289,8 @@ uint32_t message_store_query(struct message_store *store, struct slice topic, st
         uint32_t at = 0;
         int64_t physical_offset;
         while (count < max_count && misses > 0 && index_file_next(file, hash, begin_ms, end_ms, &at, &steps, &physical_offset)) {
-            /* A record that names a key twice has two entries, one right before the other in the chain. */
-            if (count > 0 && physical_offsets[count - 1] == physical_offset)
+            /* A record that names a key twice has two entries; damage may lead to one of them from anywhere. */
+            if (is_known(physical_offsets, count, physical_offset))
                 continue;
             if (is_wanted(&search, physical_offset))
                 physical_offsets[count++] = physical_offset;

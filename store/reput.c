@@ -7,7 +7,7 @@
  */
 #include "store/message_store.h"
 
-#include "proto/hash.h"
+#include "store/index_keys.h"
 #include "store/index_service.h"
 #include "store/log_sink.h"
 #include "store/queue_table.h"
@@ -62,34 +62,6 @@ struct consume_queue_unit message_store_unit_of(const struct message_store *stor
     return unit_of(store, slice_equal_text(dispatch->topic, QUEUE_TABLE_SCHEDULE_TOPIC), dispatch);
 }
 
-static uint32_t count_keys(const struct message_dispatch *dispatch)
-{
-    uint32_t count = dispatch->uniq_key.size > 0 ? 1 : 0;
-    struct slice rest = dispatch->keys;
-    if (rest.data != NULL)
-        while (slice_next_part(&rest, ' ').size > 0)
-            count++;
-    return count;
-}
-
-static void put_key(struct index_service *index, int32_t seed, struct slice key, const struct message_dispatch *dispatch)
-{
-    int32_t hash = java_string_hash_continue(seed, key);
-    uint32_t positive = hash == INT32_MIN ? 0 : (uint32_t)(hash < 0 ? -hash : hash);
-    index_service_put(index, positive, dispatch->physical_offset, dispatch->store_timestamp_ms);
-}
-
-static void put_keys(struct index_service *index, int32_t seed, const struct message_dispatch *dispatch, uint32_t count)
-{
-    if (count > 0 && dispatch->uniq_key.size > 0) {
-        put_key(index, seed, dispatch->uniq_key, dispatch);
-        count--;
-    }
-    struct slice rest = dispatch->keys;
-    for (; count > 0; count--)
-        put_key(index, seed, slice_next_part(&rest, ' '), dispatch);
-}
-
 /* The unit must be the next one. Only while dispatching is being repeated after a start may it be the very one that is there, or one of a
  * topic that was deleted later on and made anew: then all that the queue holds lies behind it. Or a damaged unit stands there: that is for the scrub, which
  * knows of which topic a record is. */
@@ -142,7 +114,8 @@ int message_store_dispatch(struct message_store *store, struct slice record, str
 {
     struct queue_node *node = NULL;
     bool add_unit = false;
-    uint32_t keys = 0;
+    struct index_keys keys = {0};
+    uint32_t hash;
     int rv = message_dispatch_decode(record, dispatch);
     if (rv != 0)
         return rv;
@@ -169,16 +142,15 @@ int message_store_dispatch(struct message_store *store, struct slice record, str
     }
     /* A record at or before the newest one in the index has its entries: dispatching is being repeated. */
     if (store->index != NULL && transaction != MESSAGE_TRANSACTION_ROLLBACK && dispatch->physical_offset > index_service_end(store->index)) {
-        keys = count_keys(dispatch);
-        if (keys >= store->config.index_entries)
-            keys = store->config.index_entries - 1;
-        if (keys > 0) {
-            rv = index_service_reserve(store->index, keys);
+        int32_t seed = node != NULL ? node->key_seed : index_keys_seed(dispatch->topic);
+        index_keys_init(&keys, dispatch, seed, store->config.index_entries);
+        if (keys.left > 0) {
+            rv = index_service_reserve(store->index, keys.left);
             if (rv == ERROR_NO_SPACE)
                 return rv;
             if (rv != 0) {
                 store->index->not_indexed++;
-                keys = 0;
+                keys.left = 0;
             }
         }
     }
@@ -189,9 +161,7 @@ int message_store_dispatch(struct message_store *store, struct slice record, str
         assert(rv == 0);
         queue_table_mark(store->queues, node);
     }
-    if (keys > 0) {
-        int32_t seed = node != NULL ? node->key_seed : java_string_hash_continue(java_string_hash(dispatch->topic), SLICE_LITERAL("#"));
-        put_keys(store->index, seed, dispatch, keys);
-    }
+    while (index_keys_next(&keys, &hash))
+        index_service_put(store->index, hash, dispatch->physical_offset, dispatch->store_timestamp_ms);
     return dispatched(store, dispatch);
 }
