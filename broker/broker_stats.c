@@ -479,6 +479,8 @@ static void put_raft(const struct broker_stats *stats, const struct broker_stats
     put(sink, "raftScrubPasses", "%llu", (unsigned long long)state->scrub_passes);
     put(sink, "queueUnitsMended", "%llu", (unsigned long long)state->mended_units);
     put(sink, "raftScrubPosition", "%lld", (long long)state->scrub_position);
+    put(sink, "indexFilesDamaged", "%llu", (unsigned long long)state->index_damaged);
+    put(sink, "indexFilesRebuilt", "%llu", (unsigned long long)state->index_rebuilt);
     put(sink, "raftDamagedRanges", "%u", state->damaged_ranges);
     put(sink, "raftRepairedEntries", "%llu", (unsigned long long)state->repaired_entries);
     put(sink, "raftDiskFull", "%s", state->disk_full ? "true" : "false");

@@ -125,6 +125,7 @@ struct dledger_state {
     uint64_t scrub_passes;   /* over the whole log, in this run */
     int64_t scrub_position;  /* of the pass that is under way */
     uint64_t mended_units;   /* of queues, in this run */
+    uint64_t index_damaged, index_rebuilt; /* files of the key index, in this run */
     uint32_t damaged_ranges; /* of the log, not repaired yet */
     uint64_t repaired_entries;
     int64_t fetched_bytes, fetched_of; /* of a log that is fetched from the leader's first entry on; 0 and 0: none is */

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "store/index_compare.h"
 #include "store/log_sink.h"
 #include "store/seeded_bug.h"
 
@@ -381,6 +382,11 @@ void replica_state(const struct replica *replica, struct dledger_state *state)
     bulk_fetch_progress(&replica->fetch, &fetched, &of);
     state->fetched_bytes = (int64_t)fetched;
     state->fetched_of = (int64_t)of;
+    if (replica->store != NULL && replica->store->index_compare != NULL) {
+        struct index_compare_counts counts = index_compare_counts(replica->store->index_compare);
+        state->index_damaged = counts.damaged;
+        state->index_rebuilt = counts.rebuilt;
+    }
     switch (replica->driver.started && !replica->driver.failed ? raft_state(raft) : RAFT_UNAVAILABLE) {
     case RAFT_FOLLOWER:
         state->role = DLEDGER_FOLLOWER;

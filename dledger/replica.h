@@ -79,12 +79,16 @@ struct replica_scrub {
     bool out;
     uint64_t position; /* where the piece begins; then where the next one does, if `placed` */
     bool placed;
-    bool partial;   /* this pass has left out a part of the log */
     uint32_t hurry; /* so many pieces come one right behind the other: queues are damaged there */
+    bool away;      /* a reader's doubt has sent the walk elsewhere; it comes back to `back` (DLedger index) */
+    uint64_t back;
+    uint32_t turn;  /* so many pieces come before the next doubt is heeded */
     /* ---- the job's ---- */
-    bool comparing; /* second half: what is in the piece is compared with queues */
+    bool comparing; /* second half: what is in the piece is compared with queues and index */
     struct message_store_compare compare;
-    uint8_t *kept; /* bytes that it looks into */
+    struct index_compare *index_compare; /* NULL: not for this piece */
+    bool index_comparing;                /* it is in the second half */
+    uint8_t *kept; /* bytes that the records to compare look into */
     struct env *env;
     struct mapped_file *file; /* pinned */
     uint64_t file_size;

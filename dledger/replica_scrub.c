@@ -1,6 +1,8 @@
 /* A slow walk over the whole committed log, again and again, for damage that nobody reads. A piece is read and checked on the pool; what is found goes
- * the way of all damage (replica_repair.c). Then the messages in it are compared with the queues, which are mended (store/compare.h). The pieces are so far
- * apart that the rate is kept; but where a reader met a damaged unit, and around damaged ones, they come one right behind the other.
+ * the way of all damage (replica_repair.c). Then the messages in it are compared, on the pool too, with the queues, which are mended (store/compare.h), and
+ * with the key index (store/index_compare.h), which may send the walk back to where a file begins that it has to make anew. The pieces are so far apart
+ * that the rate is kept, or eight times the rate while an index file is made; but where a reader met a damaged unit, and around damaged ones, they come one
+ * right behind the other. Such a walk to what a reader needs leaves the index out and comes back to where it was: the index sees one piece behind the other.
  *
  * Nobody else reads most of it, so the loop must not wait for it: where a piece ends the next one begins, without a look at the log. And it leaves memory
  * as it was: what had to be read from the disk goes again, else a pass would drive out what is in use, and pages near those that were touched would pile
@@ -11,12 +13,24 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "store/index_compare.h"
 #include "store/log_sink.h"
 
 #define PIECE (256u << 10)
 #define IDLE_US 1000000u
 #define HURRY_PIECES 64u /* 16 MiB */
 #define MISSING_US 300000000u
+#define TURN_PIECES 16u
+#define REBUILD_HURRY 8u /* so many times the rate while an index file is made anew */
+
+static void add_to_compare(struct replica_scrub *scrub, struct slice record)
+{
+    const struct message_dispatch *dispatch = message_store_compare_add(&scrub->compare, scrub->index, record);
+
+    /* A piece of which a record is missing is not for the index. */
+    if (scrub->index_compare != NULL && (dispatch == NULL || index_compare_add(scrub->index_compare, dispatch) != 0))
+        scrub->index_compare = NULL;
+}
 
 /* Whole entries at the front of the piece; *need: how much of the one behind them has to be read. */
 static void check_piece(struct replica_scrub *scrub, const uint8_t *bytes, size_t size, size_t *need)
@@ -51,7 +65,7 @@ static void check_piece(struct replica_scrub *scrub, const uint8_t *bytes, size_
             break;
         }
         if (entry.kind == LEDGER_ENTRY_MESSAGE)
-            message_store_compare_add(&scrub->compare, scrub->index, slice_of(bytes + at + LEDGER_ENTRY_HEADER_SIZE, entry.body_size));
+            add_to_compare(scrub, slice_of(bytes + at + LEDGER_ENTRY_HEADER_SIZE, entry.body_size));
         scrub->chain = entry.chain_crc;
         scrub->chain_known = true;
         scrub->index++;
@@ -103,10 +117,13 @@ static void read_and_check(struct replica_scrub *scrub)
 
 void replica_scrub_run(struct replica_scrub *scrub)
 {
-    if (scrub->comparing)
-        message_store_compare_run(scrub->env, &scrub->compare);
-    else
+    if (!scrub->comparing) {
         read_and_check(scrub);
+        return;
+    }
+    message_store_compare_run(scrub->env, &scrub->compare);
+    if (scrub->index_comparing)
+        index_compare_run(scrub->index_compare);
 }
 
 void replica_scrub_close(struct replica_scrub *scrub)
@@ -121,18 +138,6 @@ static void rest(struct replica *replica, uint64_t us)
     replica->scrub_due_us = replica_now_us(replica) + us;
 }
 
-static void rest_after_piece(struct replica *replica)
-{
-    struct replica_scrub *scrub = &replica->scrub;
-    uint64_t rate = replica->options.scrub_bytes_per_second;
-    if (message_store_doubt_is_searched(&replica->store->doubt) || scrub->hurry > 0)
-        rest(replica, 0);
-    else
-        rest(replica, rate == 0 ? IDLE_US : (uint64_t)scrub->bytes * 1000000ull / rate + 1000);
-    if (scrub->hurry > 0)
-        scrub->hurry--;
-}
-
 static void go_to(struct replica_scrub *scrub, uint64_t index)
 {
     scrub->index = index;
@@ -141,19 +146,59 @@ static void go_to(struct replica_scrub *scrub, uint64_t index)
     scrub->placed = false;
 }
 
+/* The key index, if the scrub is on: a doubt alone does not read all that a rebuild needs. */
+static struct index_compare *index_of(const struct replica *replica)
+{
+    return replica->options.scrub_bytes_per_second > 0 ? replica->store->index_compare : NULL;
+}
+
 /* A reader met a damaged unit: what it needs is read now. */
 static void heed_doubt(struct replica *replica)
 {
     struct message_store_doubt *doubt = &replica->store->doubt;
-    raft_index first;
+    struct replica_scrub *scrub = &replica->scrub;
 
     if (!doubt->any || doubt->heeded)
         return;
-    doubt->heeded = true;
-    first = replica_index_at(replica, (uint64_t)doubt->position);
-    replica->scrub.partial = replica->scrub.partial || first - 1 > replica->scrub.index;
-    go_to(&replica->scrub, first - 1);
     replica->scrub_due_us = 0;
+    if (scrub->turn > 0)
+        return;
+    doubt->heeded = true;
+    if (!scrub->away)
+        scrub->back = scrub->index;
+    scrub->away = true;
+    go_to(scrub, (uint64_t)replica_index_at(replica, (uint64_t)doubt->position) - 1);
+}
+
+/* What a reader needed, and damage around it, is right again. A few pieces have their turn in front of the next doubt, for there may always be one. */
+static bool come_back(struct replica *replica)
+{
+    struct replica_scrub *scrub = &replica->scrub;
+
+    if (!scrub->away || message_store_doubt_is_searched(&replica->store->doubt) || scrub->hurry > 0)
+        return false;
+    scrub->away = false;
+    scrub->turn = replica->options.scrub_bytes_per_second > 0 ? TURN_PIECES : 0;
+    go_to(scrub, scrub->back);
+    return true;
+}
+
+static void rest_after_piece(struct replica *replica)
+{
+    struct replica_scrub *scrub = &replica->scrub;
+    uint64_t rate = replica->options.scrub_bytes_per_second;
+
+    if (index_of(replica) != NULL && index_compare_hurries(replica->store->index_compare))
+        rate *= REBUILD_HURRY;
+    if (message_store_doubt_is_searched(&replica->store->doubt) || scrub->hurry > 0)
+        rest(replica, 0);
+    else
+        rest(replica, rate == 0 ? IDLE_US : (uint64_t)scrub->bytes * 1000000ull / rate + 1000);
+    if (scrub->hurry > 0)
+        scrub->hurry--;
+    if (scrub->turn > 0)
+        scrub->turn--;
+    come_back(replica);
 }
 
 /* The end of the log is reached and the damaged unit's record was not met: from the begin on then. If it is not there readers go on to wait for it, but the log is not
@@ -162,7 +207,7 @@ static bool ends_in_doubt(struct replica *replica)
 {
     struct message_store_doubt *doubt = &replica->store->doubt;
 
-    if (!message_store_doubt_is_searched(doubt))
+    if (!message_store_doubt_is_searched(doubt) || !doubt->heeded)
         return false;
     if (doubt->everything) {
         LOG_ERROR("queue %s %d: no record of message %lld was found in the log", doubt->topic, (int)doubt->queue_id, (long long)doubt->queue_offset);
@@ -171,7 +216,6 @@ static bool ends_in_doubt(struct replica *replica)
     }
     doubt->everything = true;
     go_to(&replica->scrub, 0);
-    replica->scrub.partial = false;
     return true;
 }
 
@@ -226,19 +270,23 @@ void replica_scrub_tick(struct replica *replica, uint64_t now)
     heed_doubt(replica);
     if (now < replica->scrub_due_us)
         return;
-    if (scrub->index == 0)
+    if (scrub->index == 0 && !scrub->away)
         replica->scrub_pass_us = now;
     if (!find_place(replica)) {
+        scrub->turn = 0;
         if (ends_in_doubt(replica)) {
             rest(replica, 1000);
             return;
         }
         scrub->hurry = 0;
+        if (come_back(replica)) {
+            rest(replica, 1000);
+            return;
+        }
         uint64_t next = replica->scrub_pass_us + replica->options.scrub_interval_s * 1000000ull;
-        if (scrub->index > 0 && !scrub->partial)
+        if (scrub->index > 0)
             replica->scrub_passes++;
-        rest(replica, next > now + IDLE_US && !scrub->partial ? next - now : IDLE_US);
-        scrub->partial = false;
+        rest(replica, next > now + IDLE_US ? next - now : IDLE_US);
         go_to(scrub, 0);
         return;
     }
@@ -247,6 +295,9 @@ void replica_scrub_tick(struct replica *replica, uint64_t now)
     scrub->last = replica->applied - 1;
     scrub->damaged = false;
     scrub->at_filler = false;
+    scrub->index_compare = scrub->away ? NULL : index_of(replica);
+    if (scrub->index_compare != NULL)
+        index_compare_clear(scrub->index_compare);
     scrub->out = true;
     mapped_file_pin(scrub->file);
     replica->io.scrub(replica->io.context, scrub);
@@ -263,12 +314,16 @@ static bool find_damage(struct replica *replica, uint64_t index)
     return true;
 }
 
-/* The piece's messages, with what was made of them: queues. Whatever else is made of them is compared in the same three steps. */
-static void begin_compare(struct replica *replica)
+/* The piece's messages, with what was made of them: queues, and keys of the index when all records in [from, to) are there. */
+static void begin_compare(struct replica *replica, uint64_t from, uint64_t to)
 {
     struct replica_scrub *scrub = &replica->scrub;
+    const struct ledger *ledger = &replica->ledger;
+    uint64_t log_min = mapped_file_queue_begin(&ledger->data);
 
     message_store_compare_begin(replica->store, &scrub->compare);
+    if (scrub->index_comparing)
+        index_compare_begin(scrub->index_compare, from, to, log_min < ledger->trim_position ? ledger->trim_position : log_min);
     scrub->comparing = true;
     scrub->out = true;
     replica->io.scrub(replica->io.context, scrub);
@@ -277,6 +332,7 @@ static void begin_compare(struct replica *replica)
 static void end_compare(struct replica *replica)
 {
     struct replica_scrub *scrub = &replica->scrub;
+    uint64_t wanted;
 
     if (message_store_compare_end(replica->store, &scrub->compare) > 0) {
         scrub->hurry = HURRY_PIECES;
@@ -286,6 +342,8 @@ static void end_compare(struct replica *replica)
     scrub->kept = NULL;
     scrub->comparing = false;
     scrub->out = false;
+    if (scrub->index_comparing && index_compare_end(scrub->index_compare, &wanted))
+        go_to(scrub, (uint64_t)replica_index_at(replica, wanted) - 1);
     rest_after_piece(replica);
 }
 
@@ -297,7 +355,7 @@ void replica_scrubbed(struct replica *replica)
     }
     struct replica_scrub *scrub = &replica->scrub;
     struct ledger *ledger = &replica->ledger;
-    uint64_t end = scrub->file->start + (scrub->at_filler ? scrub->file_size : scrub->offset);
+    uint64_t begin = scrub->position, end = scrub->file->start + (scrub->at_filler ? scrub->file_size : scrub->offset);
 
     mapped_file_unpin(scrub->file);
     scrub->out = false;
@@ -313,8 +371,9 @@ void replica_scrubbed(struct replica *replica)
         scrub->chain_known = false;
     }
     scrub->position = end;
-    if (scrub->compare.count > 0 && replica->phase == REPLICA_RUNNING && !replica->stopping) {
-        begin_compare(replica);
+    scrub->index_comparing = scrub->index_compare != NULL && scrub->result == 0 && end > begin;
+    if ((scrub->compare.count > 0 || scrub->index_comparing) && replica->phase == REPLICA_RUNNING && !replica->stopping) {
+        begin_compare(replica, begin, end);
         return;
     }
     scrub->compare.count = 0;

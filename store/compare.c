@@ -9,20 +9,23 @@
 
 #define AROUND 65536u /* so much the kernel maps around a page that is touched, as far as it is in memory */
 
-void message_store_compare_add(struct message_store_compare *job, uint64_t index, struct slice record)
+const struct message_dispatch *message_store_compare_add(struct message_store_compare *job, uint64_t index, struct slice record)
 {
     if (job->count == job->capacity) {
         size_t capacity = job->capacity == 0 ? 64 : job->capacity * 2;
         struct message_store_compared *grown = realloc(job->records, capacity * sizeof *grown);
         if (grown == NULL)
-            return;
+            return NULL;
         job->records = grown;
         job->capacity = capacity;
     }
     struct message_store_compared *one = &job->records[job->count];
     memset(one, 0, sizeof *one);
     one->index = index;
-    job->count += message_dispatch_decode(record, &one->dispatch) == 0;
+    if (message_dispatch_decode(record, &one->dispatch) != 0)
+        return NULL;
+    job->count++;
+    return &one->dispatch;
 }
 
 /* The queue that has to have the record's unit; NULL: none. */

@@ -25,8 +25,8 @@ struct message_store_compare {
     const struct message_store *store; /* private: of which only the settings are looked at by the pool */
 };
 
-/* The record of a checked entry of kind message. What cannot be taken is compared the next time. */
-void message_store_compare_add(struct message_store_compare *job, uint64_t index, struct slice record);
+/* The record of a checked entry of kind message. Returns what it holds, until the next one is added; NULL: it cannot be taken, and is compared the next time. */
+const struct message_dispatch *message_store_compare_add(struct message_store_compare *job, uint64_t index, struct slice record);
 /* Left out are records that no queue has: no longer retained ones, halves, those of deleted topics and of earlier ones of the same name. */
 void message_store_compare_begin(struct message_store *store, struct message_store_compare *job);
 void message_store_compare_run(struct env *env, struct message_store_compare *job);

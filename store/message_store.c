@@ -1,6 +1,7 @@
 #include "store/message_store.h"
 
 #include "proto/ledger_entry.h"
+#include "store/index_compare.h"
 #include "store/index_service.h"
 #include "store/log_sink.h"
 #include "store/queue_table.h"
@@ -92,6 +93,11 @@ int message_store_open(struct message_store *store, struct env *env, const struc
             store->index = NULL;
             goto fail;
         }
+        store->index_compare = index_compare_new(env, store->index, &store->dispatched_offset);
+        if (store->index_compare == NULL) {
+            code = error_set(error, ERROR_NO_MEMORY, "message store in %s: out of memory", config->root);
+            goto fail;
+        }
     }
     return 0;
 
@@ -104,6 +110,8 @@ void message_store_close(struct message_store *store)
 {
     queue_table_free(store->queues);
     store->queues = NULL;
+    index_compare_free(store->index_compare);
+    store->index_compare = NULL;
     if (store->index != NULL) {
         struct index_service *index = store->index;
         struct index_file *newest = index->count == 0 ? NULL : index->files[index->count - 1];

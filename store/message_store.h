@@ -13,6 +13,7 @@
 #define GET_MESSAGE_BATCH_MAX 64
 
 struct index_service; /* store/index_service.h */
+struct index_compare; /* store/index_compare.h */
 struct queue_table;   /* message_store.c */
 
 struct message_store_config {
@@ -49,7 +50,8 @@ struct message_store {
     struct env *env;
     struct message_store_config config;
     struct log_view log;
-    struct index_service *index;
+    struct index_service *index; /* NULL: messageIndexEnable=false */
+    struct index_compare *index_compare; /* as index; for whoever reads through the log */
     struct queue_table *queues; /* private */
     int64_t dispatched_offset; /* all committed entries before this position have been dispatched */
     int64_t recovered_position;

@@ -453,6 +453,56 @@ def i4_a_half_filled_index_file_after_a_kill():
 
 
 @case
+def old_index_files_that_are_damaged_are_made_anew():
+    """Damage of every kind to index files that no start looks at, and to the newest: the scrub names the files, and each key leads to its message again."""
+    count = 8000
+    settings = SMALL_INDEX + ["logScrubIntervalSeconds=1", "logScrubBytesPerSecond=67108864"]
+    with Cluster(nodes=1, settings=settings) as cluster:
+        cluster.create_topic("T", 1)
+        with remoting.Connection(cluster.broker(0), 10.0) as connection:
+            fill(connection, count=count)
+        wait_for("a pass over what is whole", 30, lambda: cluster.runtime("raftScrubPasses") > 2)
+        check(cluster.runtime("indexFilesDamaged") == 0, "whole files are found damaged")
+        cluster.stop()
+        files = sorted(glob.glob(os.path.join(cluster.folder, "n0", "store", "index", "*")))
+        check(len(files) == 6, f"{len(files)} index files")
+        entries = 40 + 4 * 1000
+
+        def overwrite(path, at, data):
+            with open(path, "r+b") as file:
+                file.seek(at)
+                file.write(data)
+        overwrite(files[0], 8, b"\0" * 8)               # the end time: the file takes part in no search
+        overwrite(files[0], 40, b"\0" * 2000)           # slots
+        overwrite(files[1], entries + 20 * 1000, os.urandom(4096))
+        os.truncate(files[2], 30001)
+        os.unlink(files[3])
+        with open(files[4], "r+b") as file:             # a stale block
+            file.seek(entries + 4096)
+            block = file.read(4096)
+            file.seek(entries + 5 * 4096)
+            file.write(block)
+        overwrite(files[5], entries + 20 * 100 + 5, b"\x7f")
+        cluster.restart(0)
+        cluster.leader(30)
+        wait_for("the index to be mended", 60, lambda: cluster.runtime("indexFilesRebuilt") >= 5)
+        passes = cluster.runtime("raftScrubPasses")
+        wait_for("two more passes", 30, lambda: cluster.runtime("raftScrubPasses") > passes + 2)
+        found = cluster.runtime("indexFilesDamaged")
+        with remoting.Connection(cluster.broker(0), 10.0) as connection:
+            for i in range(count):
+                for key, unique in ((f"k{i}", False), (f"u{i}", True)):
+                    found_there = bodies(query(connection, key, unique))
+                    check(found_there == [b"%d" % i], lambda: f"{key}: {found_there}")
+            fill(connection, first=count, count=100)
+            check(bodies(query(connection, f"k{count + 99}")) == [b"%d" % (count + 99)], "a new message is not found")
+        check(cluster.output(0).count("made anew from the log") >= 4 and os.path.basename(files[1]) in cluster.output(0), "files are not named")
+        check(cluster.runtime("indexFilesDamaged") == found == cluster.runtime("indexFilesRebuilt"), "what was made anew is found damaged")
+        check(not glob.glob(os.path.join(cluster.folder, "n0", "store", "index", "*.rebuild*")), "files are left over")
+        return f"{found} files"
+
+
+@case
 def i5_a_half_filled_index_file_after_a_clean_stop():
     """I5, I8: clean stop, caches dropped where that is allowed, start: found, also when the query asks for the time of the newest messages alone."""
     with Cluster(nodes=1, settings=SMALL_INDEX) as cluster:

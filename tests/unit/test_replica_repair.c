@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "dledger/replica_internal.h"
+#include "store/index_compare.h"
 #include "tests/lib/replica_group.h"
 #include "tests/lib/run_suite.h"
 
@@ -757,6 +758,55 @@ START_TEST(test_unit_without_a_record)
 }
 END_TEST
 
+/* An index file is made anew, many pieces long, while readers doubt units again and again: units near the begin, in the middle and near the end, and one that
+ * has no record, so that each doubt is a walk through the whole log. Both get what they need, and no key is missing or doubled. */
+START_TEST(test_index_is_made_anew_while_readers_doubt)
+{
+    enum { COUNT = 300 };
+    group.scrub_bytes_per_second = 1u << 20;
+    group.keyed = true;
+    group.segment_size = 4096; /* a piece ends where a segment does */
+    group_all_up();
+    group_wait_leader(2000);
+    for (int i = 0; i < COUNT; i++)
+        group_must_send(group_leader(), i);
+    group_steps(200);
+    struct group_node *node = _i % 2 == 0 ? group_leader() : group_other(group_leader(), NULL);
+    struct message_store *store = &node->store;
+    struct consume_queue *queue = message_store_queue(store, SLICE_LITERAL("T"), 2, false, NULL);
+    uint64_t passes = node->replica.scrub_passes, doubts = 0;
+    for (int i = 0; i < 5000 && node->replica.scrub_passes < passes + 2; i++)
+        group_step();
+    ck_assert_uint_eq(index_compare_counts(store->index_compare).damaged, 0);
+    ck_assert_uint_eq(store->index->count, 1);
+    const struct index_file *file = store->index->files[0];
+    sim_env_corrupt(&node->sim, file->path, index_file_used(file, COUNT * 9 / 10), 0x20);
+    passes = node->replica.scrub_passes;
+    for (int i = 0; i < 40000 && (node->replica.scrub_passes < passes + 3 || index_compare_counts(store->index_compare).rebuilt == 0); i++) {
+        if (_i < 6 && !store->doubt.any) {
+            message_store_distrust(store, SLICE_LITERAL("T"), 2, queue->max_offset * (1 + _i / 2 * 4) / 10);
+            doubts++;
+        } else if (!message_store_doubt_is_searched(&store->doubt)) {
+            store->doubt = (struct message_store_doubt){.any = true, .everything = _i % 2 == 0, .topic = "T", .queue_id = 2, .queue_offset = INT64_MAX};
+            doubts++;
+        }
+        group_step();
+    }
+    ck_assert_uint_gt(doubts, 3);
+    ck_assert_uint_ge(node->replica.scrub_passes, passes + 3);
+    ck_assert_uint_eq(index_compare_counts(store->index_compare).damaged, 1);
+    ck_assert_uint_eq(index_compare_counts(store->index_compare).rebuilt, 1);
+    ck_assert_uint_eq(store->mended_units, 0);
+    for (int i = 0; i < COUNT; i++) {
+        char key[24];
+        int64_t found[4], last_time, last_offset;
+        snprintf(key, sizeof key, "%d", i);
+        ck_assert_uint_eq(message_store_query(store, SLICE_LITERAL("T"), slice_of_text(key), 4, 0, INT64_MAX, found, &last_time, &last_offset), 1);
+    }
+    store->doubt.any = false;
+}
+END_TEST
+
 static bool nobody_helps;
 static int elections_of; /* member */
 static int elections;
@@ -861,6 +911,7 @@ int main(void)
     tcase_add_loop_test(tcase, test_scrub, 0, 8);
     tcase_add_loop_test(tcase, test_scrub_mends_queues, 0, 4);
     tcase_add_test(tcase, test_unit_without_a_record);
+    tcase_add_loop_test(tcase, test_index_is_made_anew_while_readers_doubt, 0, 8);
     tcase_add_loop_test(tcase, test_vote_files, 0, 9);
     tcase_add_loop_test(tcase, test_hints, 0, 4);
     suite_add_tcase(suite, tcase);
