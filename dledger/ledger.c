@@ -219,6 +219,7 @@ int ledger_begin_at(struct ledger *ledger, uint64_t index, uint64_t position, st
     ledger->last_term = 0;
     ledger->last_chain = 0;
     ledger->terms.count = 0;
+    ledger->terms_from = index;
     ledger->end_position = ledger->reserved_end = position;
     ledger->index_reserved_end = index * LEDGER_INDEX_UNIT;
     ledger->index_verified_from = (int64_t)index;
@@ -315,6 +316,8 @@ int ledger_truncate(struct ledger *ledger, uint64_t first_removed)
         ledger->reserved_end = file_end;
     while (ledger->terms.count > 0 && ledger->terms.rows[ledger->terms.count - 1].first_index >= first_removed)
         ledger->terms.count--;
+    if (ledger->terms_from > first_removed)
+        ledger->terms_from = first_removed;
     if (ledger->index_verified_from > ledger->last_index + 1)
         ledger->index_verified_from = ledger->last_index + 1;
     if (ledger->known_index > ledger->last_index)
@@ -505,7 +508,10 @@ void ledger_fill_checkpoint_of_copy(const struct ledger *ledger, int64_t committ
 {
     const struct ledger_hole *hole = committed_index < 0 ? NULL : ledger_hole_of(ledger, (uint64_t)committed_index);
     if (hole != NULL)
-        committed_index = (int64_t)hole->first - 1;
+        committed_index = (int64_t)hole->doubt - 1;
+    /* The next start must not take for known what the entries alone tell. */
+    if (committed_index < (int64_t)ledger->terms_from)
+        committed_index = -1;
     uint64_t committed_end = 0;
     uint32_t committed_chain = 0;
     if (committed_index >= 0 && !ledger_end_of(ledger, (uint64_t)committed_index, &committed_end, &committed_chain))
@@ -526,15 +532,21 @@ void ledger_fill_checkpoint_of_copy(const struct ledger *ledger, int64_t committ
     checkpoint->committed_chain = committed_chain;
     size_t end = ledger_terms_until(&ledger->terms, (uint64_t)committed_index);
     size_t begin = end > CHECKPOINT_TERMS_MAX ? end - CHECKPOINT_TERMS_MAX : 0;
-    /* Where a term begins behind damage is not known: the next start looks at the entries. */
+    /* Where a term begins behind damage is not known, unless a checkpoint told: the next start looks at the entries. */
     for (size_t i = begin; i < end; i++) {
-        if (ledger->terms.rows[i].first_index > (uint64_t)ledger->begin_index && ledger_hole_of(ledger, ledger->terms.rows[i].first_index - 1) != NULL)
+        uint64_t first = ledger->terms.rows[i].first_index;
+        bool told = first >= ledger->terms_from && (int64_t)first < ledger->index_verified_from;
+        bool before = i + 1 < end && ledger->terms.rows[i + 1].first_index <= ledger->terms_from;
+        if (before || (!told && first > (uint64_t)ledger->begin_index && first >= ledger->terms_from && ledger_hole_of(ledger, first - 1) != NULL))
             begin = i + 1;
     }
     if (begin == end)
         checkpoint->terms[checkpoint->term_count++] = (struct checkpoint_term){checkpoint->committed_term, (uint64_t)committed_index};
-    for (size_t i = begin; i < end; i++)
-        checkpoint->terms[checkpoint->term_count++] = (struct checkpoint_term){ledger->terms.rows[i].term, ledger->terms.rows[i].first_index};
+    for (size_t i = begin; i < end; i++) {
+        uint64_t first = ledger->terms.rows[i].first_index;
+        checkpoint->terms[checkpoint->term_count++] =
+            (struct checkpoint_term){ledger->terms.rows[i].term, first < ledger->terms_from ? ledger->terms_from : first};
+    }
 }
 
 int ledger_trim(struct ledger *ledger, uint64_t position, struct error *error)

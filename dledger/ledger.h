@@ -61,6 +61,7 @@ struct ledger {
     bool reserving;        /* a reservation job is out */
 
     struct ledger_terms terms;
+    uint64_t terms_from; /* an entry before it tells its term itself: the table there was made from the entries */
 
     struct ledger_hole holes[LEDGER_HOLES_MAX]; /* ascending */
     uint32_t hole_count;
@@ -186,8 +187,8 @@ int ledger_repair(struct ledger *ledger, uint64_t first, const uint8_t *run, siz
 /* Nobody holds the entry behind the hole that begins at `first`: who holds the last one in it may have our entries too. They are taken all at once, when the
  * checksum chain goes from what stands before them to what stands behind. False: it is so already, or nothing stands there. */
 bool ledger_narrow_anchor(struct ledger *ledger, uint64_t first);
-/* Nobody holds what stands before the hole and what stands behind it: what is in doubt before it belongs to it. False: nothing is. */
-bool ledger_widen_to_doubt(struct ledger *ledger, uint64_t first);
+/* Nobody holds what stands before the hole and what stands behind it: some of what is in doubt before it belongs to it. False: nothing is in doubt. */
+bool ledger_widen_into_doubt(struct ledger *ledger, uint64_t first);
 /* The entry behind the hole that begins at `first` is damaged too. */
 void ledger_distrust_anchor(struct ledger *ledger, uint64_t first);
 /* Where an entry lies, for messages: "<file> at offset <n>". */

@@ -668,6 +668,8 @@ static int recover(struct ledger *ledger, const struct checkpoint *checkpoint, b
         rv = mapped_file_queue_cut(&ledger->index, (uint64_t)(walk.index + 1) * LEDGER_INDEX_UNIT, error);
     if (rv == 0 && from_checkpoint)
         rv = take_checkpoint_terms(ledger, checkpoint, error);
+    if (rv == 0 && from_checkpoint && ledger->terms.count > 0)
+        ledger->terms_from = ledger->terms.rows[0].first_index;
     if (rv == 0 && from_checkpoint && checkpoint->term_count < CHECKPOINT_TERMS_MAX && ledger_find_terms(ledger) != 0)
         rv = error_set(error, ERROR_NO_MEMORY, "%s: no memory for the table of terms", ledger->dir);
     if (rv == 0)

@@ -47,6 +47,12 @@ bool ledger_is_damaged(const struct ledger *ledger, uint64_t position, uint64_t 
     return false;
 }
 
+/* Where the table was made from the entries it cannot tell those that were cut since: only what fills the hole proves any of those before it. */
+static uint64_t doubt_of(const struct ledger *ledger, uint64_t first)
+{
+    return first < ledger->terms_from ? (uint64_t)ledger->begin_index : first;
+}
+
 void ledger_add_hole(struct ledger *ledger, uint64_t first, uint64_t last, uint64_t position, uint64_t end)
 {
     struct ledger_hole *holes = ledger->holes;
@@ -65,9 +71,9 @@ void ledger_add_hole(struct ledger *ledger, uint64_t first, uint64_t last, uint6
         if (first < hole->first) {
             hole->first = first;
             hole->position = position;
+            if (hole->doubt > doubt_of(ledger, first))
+                hole->doubt = doubt_of(ledger, first);
         }
-        if (hole->doubt > hole->first)
-            hole->doubt = hole->first;
         if (last > hole->last) {
             hole->last = last;
             hole->end = end;
@@ -87,7 +93,7 @@ void ledger_add_hole(struct ledger *ledger, uint64_t first, uint64_t last, uint6
         return;
     }
     memmove(holes + at + 1, holes + at, (ledger->hole_count - at) * sizeof *holes);
-    holes[at] = (struct ledger_hole){.first = first, .last = last, .position = position, .end = end, .doubt = first};
+    holes[at] = (struct ledger_hole){.first = first, .last = last, .position = position, .end = end, .doubt = doubt_of(ledger, first)};
     ledger->hole_count++;
 }
 
@@ -197,7 +203,7 @@ static void check_filler(struct ledger *ledger, uint64_t position)
 
 uint64_t ledger_verify(struct ledger *ledger, uint64_t index, uint64_t last, uint64_t max_bytes)
 {
-    uint64_t end = 0, read = 0;
+    uint64_t end = 0, read = 0, joined; /* the first one of the chain that is being followed */
     uint32_t chain = 0;
     bool chain_known;
 
@@ -208,6 +214,7 @@ uint64_t ledger_verify(struct ledger *ledger, uint64_t index, uint64_t last, uin
     if ((int64_t)index < ledger->begin_index)
         index = (uint64_t)ledger->begin_index;
     chain_known = index == 0 || ledger_end_of(ledger, index - 1, &end, &chain);
+    joined = index;
     while (index <= last && read < max_bytes) {
         const struct ledger_hole *hole = ledger_hole_of(ledger, index);
         struct ledger_entry entry = {0};
@@ -225,6 +232,11 @@ uint64_t ledger_verify(struct ledger *ledger, uint64_t index, uint64_t last, uin
             ledger_entry_body_ok(&entry, bytes + LEDGER_ENTRY_HEADER_SIZE)) {
             if (chain_known && entry.position != end)
                 check_filler(ledger, end);
+            if (!chain_known)
+                joined = index;
+            /* What an entry that the checkpoint tells continues is the log, and each of it fits the table. */
+            if (index >= ledger->terms_from && joined < ledger->terms_from)
+                ledger->terms_from = joined;
             chain = entry.chain_crc;
             chain_known = true;
             end = entry.position + ledger_entry_size(&entry);
@@ -419,14 +431,21 @@ static bool continues(const struct ledger *ledger, const struct ledger_hole *hol
            ledger_entry_chain(bytes, last.chain_crc) == behind.chain_crc;
 }
 
-bool ledger_widen_to_doubt(struct ledger *ledger, uint64_t first)
+bool ledger_widen_into_doubt(struct ledger *ledger, uint64_t first)
 {
     struct ledger_hole *hole = hole_to_change(ledger, first);
     uint64_t end = 0;
     uint32_t chain;
-    if (hole == NULL || hole->doubt >= hole->first || (hole->doubt > 0 && !ledger_end_of(ledger, hole->doubt - 1, &end, &chain)))
+    if (hole == NULL || hole->doubt >= hole->first)
         return false;
-    ledger_add_hole(ledger, hole->doubt, hole->last, end, hole->end);
+    /* All of it may be the whole log: twice as much each time. */
+    uint64_t count = hole->last - hole->first + 1;
+    uint64_t from = hole->first - hole->doubt > count ? hole->first - count : hole->doubt;
+    if (from == (uint64_t)ledger->begin_index)
+        end = mapped_file_queue_begin(&ledger->data);
+    else if (!ledger_end_of(ledger, from - 1, &end, &chain))
+        return false;
+    ledger_add_hole(ledger, from, hole->last, end, hole->end);
     return true;
 }
 

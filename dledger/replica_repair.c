@@ -174,8 +174,8 @@ void replica_receive_repaired(struct replica *replica, uint64_t from, const stru
         hole->refused |= 1u << (from - 1);
         if (hole->refused == all_others(replica) && ledger_narrow_anchor(ledger, first))
             LOG_INFO("%s: nobody has the entry behind entry %llu: whose log ends there is asked for what is before", where, (unsigned long long)last);
-        else if (hole->refused == all_others(replica) && ledger_widen_to_doubt(ledger, first))
-            LOG_WARN("%s: nobody has entry %llu behind the one that stands before it here: that one is fetched too", where, (unsigned long long)first);
+        else if (hole->refused == all_others(replica) && ledger_widen_into_doubt(ledger, first))
+            LOG_WARN("%s: nobody has entry %llu behind what stands before it here: that is fetched too", where, (unsigned long long)first);
         else if (hole->refused == all_others(replica))
             LOG_ERROR("%s: entries %llu to %llu cannot be fetched from any member: %s", where, (unsigned long long)first, (unsigned long long)last,
                       last < replica->applied ? "what they hold cannot be read, the rest can"

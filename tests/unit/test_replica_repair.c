@@ -487,6 +487,85 @@ START_TEST(test_stale_entries)
 }
 END_TEST
 
+/* As above, in a stretch in which a later term begins; and the start that finds it cannot be helped: nobody else is up. The ones after it, which have only
+ * what that one noted, see no more than it did. 1: the power is cut too. 2: the checkpoint tells the last term alone, so that the rest of the table is made from
+ * the entries, those that were cut among them. */
+START_TEST(test_stale_entries_at_the_second_start)
+{
+    static uint8_t old[1 << 16];
+    uint64_t size, from = 0, to;
+
+    group_all_up();
+    struct group_node *node = group_wait_leader(2000);
+    for (int i = 0; i < 20; i++)
+        group_must_send(node, i);
+    group_steps(20);
+    node->cut = true;
+    for (int i = 20; i < 30; i++)
+        ck_assert_int_eq(group_send(node, NULL, i), 0);
+    group_steps(20);
+    to = log_size(node) & ~511ull;
+    memcpy(old, sim_env_bytes(&node->sim, segment_of(node), &size), sizeof old);
+    group_steps(2000);
+    for (int i = 20; i < MESSAGES; i++) {
+        group_must_send(group_wait_leader(2000), i);
+        node->cut = false;
+        if (i == 21) {
+            group_steps(1000);
+            struct group_node *leader = group_wait_leader(2000);
+            group_kill(leader);
+            group_steps(2000);
+            group_up(leader);
+        }
+    }
+    group_steps(2500);
+    const uint8_t *bytes = sim_env_bytes(&node->sim, segment_of(node), &size);
+    while (bytes[from] == old[from])
+        from++;
+    from &= ~511ull;
+    ck_assert_uint_lt(from, to);
+    for (int n = 1; n <= GROUP_NODES; n++)
+        group_kill(&group.nodes[n]);
+    ck_assert(sim_env_at_rest(&node->sim, segment_of(node), from, to - from));
+    sim_env_put(&node->sim, segment_of(node), from, old + from, to - from);
+    if (_i == 2) {
+        static struct checkpoint checkpoint;
+        char path[128];
+        struct error error;
+        snprintf(path, sizeof path, "%s", group_file(node, "checkpoint"));
+        ck_assert_int_eq(checkpoint_load(&checkpoint, &node->sim.env, path, &error), 0);
+        ck_assert_uint_gt(checkpoint.term_count, 2);
+        checkpoint.term_count = 1;
+        checkpoint.terms[0] = (struct checkpoint_term){checkpoint.committed_term, (uint64_t)checkpoint.committed_index};
+        ck_assert_int_eq(checkpoint_save(&checkpoint, &node->sim.env, path, &error), 0);
+    }
+    raft_index applied = 0;
+    for (int start = 0; start < 3; start++) {
+        if (_i == 1) {
+            sim_env_power_cut(&node->sim);
+            sim_env_restart(&node->sim);
+        }
+        group_up(node);
+        const struct ledger *ledger = &node->replica.ledger;
+        ck_assert_int_eq(node->replica.phase, REPLICA_MUTE);
+        ck_assert_uint_eq(ledger->hole_count, 1);
+        ck_assert_int_lt((int64_t)ledger->holes[0].last, node->replica.known_committed);
+        if (start == 0) {
+            applied = node->replica.applied;
+            ck_assert_uint_le(applied, 22); /* the configuration, the leader's barrier, 20 messages */
+            ck_assert_uint_gt(ledger->terms.rows[ledger->terms.count - 1].first_index, ledger->holes[0].first);
+            ck_assert_uint_le(ledger->terms.rows[ledger->terms.count - 1].first_index, ledger->holes[0].last + 1);
+        }
+        ck_assert_uint_le(node->replica.applied, applied);
+        group_steps(2500);
+        ck_assert_uint_le(node->replica.applied, applied);
+        group_kill(node);
+    }
+    group_all_up();
+    expect_whole();
+}
+END_TEST
+
 /* A segment is gone, or cut short, on one member; its checkpoint is newer than its data, and it never begins anew over its old state (V8). */
 START_TEST(test_missing_segment)
 {
@@ -904,6 +983,7 @@ int main(void)
     tcase_add_loop_test(tcase, test_damage_while_waiting, 0, 6);
     tcase_add_loop_test(tcase, test_damage_before_the_hole, 0, 2);
     tcase_add_loop_test(tcase, test_stale_entries, 1, 4);
+    tcase_add_loop_test(tcase, test_stale_entries_at_the_second_start, 0, 3);
     tcase_add_loop_test(tcase, test_missing_segment, 0, 3);
     tcase_add_test(tcase, test_waits_for_who_has_it);
     tcase_add_test(tcase, test_damaged_on_all);
