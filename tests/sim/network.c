@@ -403,6 +403,7 @@ static void on_dial(const struct world_event *event)
     if (world.now != link->dial_at)
         return; /* planned anew meanwhile */
     link->dial_at = UINT64_MAX;
+    link->packet_lost = false;
     if (link->connection != NULL || link->dialing != NULL || number == 0 || machine->replica.phase == REPLICA_REMOVED)
         return;
     if (number < machine->replica.id && world.now < link->seen_at + KNOCK) { /* it dials us */
@@ -416,6 +417,7 @@ static void on_dial(const struct world_event *event)
     struct machine *other = world.machines[to];
     if (!reachable(machine->id, to) || !other->powered) {
         plan_dial(machine, to, world.now + RETRANSMIT);
+        link->packet_lost = true;
         return;
     }
     if (!other->up) {
@@ -668,6 +670,13 @@ void network_calm(void)
             connection->last_arrival[end] = at;
             connection->planned[end] = false; /* the old plan finds nothing left, or another one */
             plan_arrival(connection, end);
+        }
+    }
+    /* A first packet that was lost is sent again after as long as two elections take. */
+    for (int i = 1; i <= world.nodes; i++) {
+        for (int to = 1; to <= world.nodes; to++) {
+            if (world.machines[i]->links[to].packet_lost)
+                plan_dial(world.machines[i], to, world.now + world.latency_us);
         }
     }
 }

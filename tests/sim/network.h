@@ -18,6 +18,7 @@ struct network_link { /* of one machine to one other */
     struct connection *dialing;
     uint64_t backoff_us;
     uint64_t dial_at; /* UINT64_MAX = not planned */
+    bool packet_lost; /* ... and then because the first packet was lost */
     uint64_t seen_at; /* when a connection was there last */
 };
 
