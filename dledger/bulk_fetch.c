@@ -216,8 +216,9 @@ void bulk_fetch_manifest(struct bulk_fetch *fetch, uint64_t from, const struct p
         return;
     }
     fetch->configuration_index = cursor_u64(&cursor);
+    uint32_t crc = cursor_u32(&cursor);
     configuration = slice_of(cursor.at, cursor_left(&cursor));
-    if (cursor.failed || in->manifest_result.first_index == 0 || in->manifest_result.last_index < in->manifest_result.first_index ||
+    if (cursor.failed || crc != crc32c(crc32c(0, body, sizeof fetch->configuration_index), configuration.data, configuration.size) || in->manifest_result.first_index == 0 || in->manifest_result.last_index < in->manifest_result.first_index ||
         in->manifest_result.first_position % fetch->replica->options.segment_size != 0 || in->manifest_result.metadata_size > METADATA_MAX ||
         in->manifest_result.end_position <= in->manifest_result.first_position || in->manifest_result.last_index > INT64_MAX / LEDGER_INDEX_UNIT ||
         configuration.size > CHECKPOINT_CONFIGURATION_MAX || fetch->configuration_index == 0 ||

@@ -34,7 +34,7 @@ enum peer_message_type {
     PEER_BEHIND,          /* leader: what the member needs next is deleted here */
     PEER_FORGOT,          /* the member has had more than it says now: its directory is an old copy */
     PEER_MANIFEST,        /* a member asks what it must have to go on from the leader's first entry */
-    PEER_MANIFEST_RESULT, /* body: index of the newest configuration 8, that configuration */
+    PEER_MANIFEST_RESULT, /* body: index of the newest configuration 8, CRC32C of both 4, that configuration */
     PEER_BULK,            /* ... and asks for a piece of it */
     PEER_BULK_RESULT,     /* body: bytes of the metadata snapshot, or a run */
     PEER_MESSAGE_TYPES

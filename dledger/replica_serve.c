@@ -123,6 +123,8 @@ void replica_answer_manifest(struct replica *replica, uint64_t from, const struc
     out.manifest_result.metadata_size = serve->metadata.size;
     buffer_init(&body, 0);
     buffer_append_u64(&body, replica->configuration_index);
+    if (!body.failed)
+        buffer_append_u32(&body, crc32c(crc32c(0, body.data, body.size), replica->configuration.data, replica->configuration.size));
     buffer_append_slice(&body, buffer_slice(&replica->configuration));
     if (!body.failed)
         replica->io.send(replica->io.context, from, &out, body.data, body.size);

@@ -406,6 +406,34 @@ START_TEST(test_spoiled_pieces)
 }
 END_TEST
 
+static uint32_t bits; /* of manifests that were spoiled, one more each time */
+
+static void spoils_manifests(const struct peer_message *message, uint8_t *body)
+{
+    if (message->type != PEER_MANIFEST_RESULT || message->body_size == 0)
+        return;
+    ck_assert_int_eq(group.nodes[1].replica.restart_wanted || group.nodes[2].replica.restart_wanted || group.nodes[3].replica.restart_wanted, 0);
+    if (bits < message->body_size * 8)
+        body[bits / 8] ^= (uint8_t)(1u << bits % 8);
+    bits += 5;
+}
+
+/* Who belongs to the group is what the leader said, to the bit: with another number in it this member would take itself for removed. */
+START_TEST(test_spoiled_manifest)
+{
+    struct group_node *node = leave_behind();
+    bits = (uint32_t)_i;
+    group.spoils = spoils_manifests;
+    group_up(node);
+    for (int i = 0; i < 400000 && node->restarts == 0; i++) {
+        group_step();
+        ck_assert_int_ne(node->replica.phase, REPLICA_REMOVED);
+    }
+    ck_assert_uint_gt(bits, 300);
+    expect_level(node);
+}
+END_TEST
+
 /* No room for a second log: it waits, votes on, and goes on when there is some. */
 START_TEST(test_full_disk)
 {
@@ -492,6 +520,7 @@ int main(void)
     tcase_add_test(tcase, test_leader_changes);
     tcase_add_loop_test(tcase, test_damaged_meanwhile, 0, 6);
     tcase_add_test(tcase, test_lossy);
+    tcase_add_loop_test(tcase, test_spoiled_manifest, 0, 5);
     tcase_add_loop_test(tcase, test_full_disk, 0, 3);
     tcase_add_loop_test(tcase, test_disk_error, 0, 30);
     tcase_add_loop_test(tcase, test_spoiled_pieces, 0, 6);
