@@ -19,6 +19,7 @@
 
 #define HOUR_MS 3600000ll
 #define TOLD_AGAIN_MS 60000ll
+#define LOOKED_MAX 64 /* messages behind the one that is nearest in time */
 #define FIRST_READS_MAX 1000u /* queues whose first unit is read in a look; the others have their turn later */
 
 struct retention {
@@ -94,12 +95,15 @@ static int64_t waits_at(struct broker *broker, struct slice topic, int32_t queue
 {
     struct error error;
     struct consume_queue_unit unit;
-    const struct consume_queue *queue = message_store_queue(&broker->store, topic, queue_id, false, &error);
+    struct consume_queue *queue = message_store_queue(&broker->store, topic, queue_id, false, &error);
     if (queue == NULL)
         return INT64_MAX;
     if (offset < queue->min_offset)
         offset = queue->min_offset;
-    return consume_queue_get(queue, offset, &unit) ? unit.physical_offset : INT64_MAX;
+    if (offset >= queue->max_offset)
+        return INT64_MAX;
+    /* Where its unit is damaged nothing goes until that is mended. */
+    return message_store_unit(&broker->store, queue, offset, &unit) ? unit.physical_offset : 0;
 }
 
 static int64_t oldest_that_waits(struct broker *broker, const char **what)
@@ -165,6 +169,25 @@ static uint32_t queues_of(const struct topic_entry *entry)
     return (uint32_t)(read > write ? read : write);
 }
 
+/* Physical offset of the first message of a queue that is younger than that; INT64_MAX = none, -1 = cannot be told now. */
+static int64_t first_younger(struct broker *broker, struct slice topic, struct consume_queue *queue, int64_t oldest_ms)
+{
+    /* The nearest in time: it, or the one behind it, is the first one. Where the clock was put back a few more may be old; what is behind those stays. */
+    int64_t offset = message_store_offset_by_time(&broker->store, topic, queue->queue_id, oldest_ms);
+    struct consume_queue_unit unit;
+
+    for (int looked = 0; offset < queue->max_offset; offset++, looked++) {
+        if (!message_store_unit(&broker->store, queue, offset, &unit))
+            return -1;
+        int64_t time_ms = message_store_record_time(&broker->store, unit.physical_offset);
+        if (time_ms < 0)
+            return -1;
+        if (time_ms > oldest_ms || looked == LOOKED_MAX)
+            return unit.physical_offset;
+    }
+    return INT64_MAX;
+}
+
 /* Physical offset before which all messages of the topic are older than its hours; 0 = none is. */
 static int64_t expired_until(struct broker *broker, const struct topic_entry *entry)
 {
@@ -176,18 +199,16 @@ static int64_t expired_until(struct broker *broker, const struct topic_entry *en
         struct error error;
         struct consume_queue *queue = message_store_queue(&broker->store, entry->config.name, (int32_t)id, false, &error);
         int64_t first = queue == NULL ? INT64_MAX : consume_queue_first_physical(queue, true);
-        struct consume_queue_unit unit;
         if (first == INT64_MAX)
             continue;
         int64_t time_ms = first < 0 ? -1 : message_store_record_time(&broker->store, first);
         if (time_ms < 0)
             return 0; /* not now */
         if (time_ms <= oldest_ms) {
-            int64_t offset = message_store_offset_by_time(&broker->store, entry->config.name, (int32_t)id, oldest_ms);
             any = true;
-            first = consume_queue_get(queue, offset, &unit) && message_store_record_time(&broker->store, unit.physical_offset) > oldest_ms
-                        ? unit.physical_offset
-                        : INT64_MAX;
+            first = first_younger(broker, entry->config.name, queue, oldest_ms);
+            if (first < 0)
+                return 0; /* not now */
         }
         if (first < kept)
             kept = first;

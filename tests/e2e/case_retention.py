@@ -386,6 +386,16 @@ def x1_topics_with_a_time_of_their_own():
         minimum("T", 1)
         wait_trimmed(cluster, 6 * SEGMENT)
 
+        # One message has just expired, and the next one is far from that.
+        topic("N", "+reserve.time=1")
+        for minutes in (0, 51):
+            machine.set(CLOCK_MS, 4 * hour + minutes * 60000)
+            check(cluster.send("N", 0, b"%d" % minutes).code == 0, "send")
+        machine.set(CLOCK_MS, 5 * hour + 60000)
+        minimum("N", 1)
+        with remoting.Connection(cluster.broker(cluster.leader()), 10.0) as connection:
+            check(remoting.read_queue(connection, "N", 0, 1)[0].body == b"51", "it is there")
+
 
 @case
 def a_wiped_member_after_a_trim():
