@@ -265,7 +265,7 @@ void replica_scrub_tick(struct replica *replica, uint64_t now)
 {
     struct replica_scrub *scrub = &replica->scrub;
 
-    if (replica->phase != REPLICA_RUNNING || scrub->out)
+    if (replica->phase != REPLICA_RUNNING || replica->stopping || scrub->out)
         return;
     heed_doubt(replica);
     if (now < replica->scrub_due_us)

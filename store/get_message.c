@@ -182,7 +182,10 @@ static enum sight look(struct scan *scan, int64_t at, const struct consume_queue
     bool tags = filter != NULL && filter->match_tags != NULL;
     int64_t end;
 
-    if (!is_possible(unit, scan->before, &end) || (!trusted && is_doubted(scan->store, scan->queue, at)))
+    if (!is_possible(unit, scan->before, &end))
+        return SIGHT_WRONG;
+    bool damaged = log->damaged != NULL && log->damaged(log->context, unit->physical_offset, (size_t)unit->size);
+    if (!trusted && !damaged && is_doubted(scan->store, scan->queue, at))
         return SIGHT_WRONG;
     scan->before = end;
     bool hot = scan->store->config.hot_bytes == 0 || scan->committed - unit->physical_offset <= (int64_t)scan->store->config.hot_bytes;
@@ -193,7 +196,7 @@ static enum sight look(struct scan *scan, int64_t at, const struct consume_queue
         return SIGHT_PASS;
     if (unit->physical_offset < scan->log_min)
         return trusted ? SIGHT_GONE : SIGHT_WRONG;
-    if (log->damaged != NULL && log->damaged(log->context, unit->physical_offset, (size_t)unit->size))
+    if (damaged)
         return SIGHT_DAMAGED;
     bool reads = (filter != NULL && filter->match_record != NULL) || (tags && !trusted);
     if (reads && filter->records_max != 0 && scan->records++ == filter->records_max)
