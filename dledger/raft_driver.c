@@ -239,6 +239,23 @@ bool raft_driver_barrier_fits(struct raft_driver *driver)
     return raft_driver_make_room(driver, ledger_place(ledger, ledger->end_position, size) + size + LEDGER_BLANK_SIZE, 1) == 0;
 }
 
+/* Of a later term that was heard while the disk hung nothing is left to be heard when whoever told it has died, and the others may go on following us. */
+static void heed_unsaved_term(struct raft_driver *driver)
+{
+    const struct raft *raft = &driver->raft;
+    raft_term term = driver->unsaved_term;
+
+    if (driver->disk_hangs || term <= raft_current_term(&driver->raft))
+        return;
+    driver->unsaved_term = 0; /* a follower hears it again, from its leader */
+    for (unsigned i = 0; i < raft->configuration.n && raft_state(&driver->raft) == RAFT_LEADER; i++) {
+        if (raft->configuration.servers[i].id != driver->options.id) {
+            raft_driver_step_down(driver, raft->configuration.servers[i].id, term);
+            break;
+        }
+    }
+}
+
 void raft_driver_tick(struct raft_driver *driver)
 {
     struct raft_event event = {.type = RAFT_TIMEOUT};
@@ -246,6 +263,9 @@ void raft_driver_tick(struct raft_driver *driver)
     raft_time now = raft_driver_now(driver);
 
     if (!driver->started || driver->failed || driver->votes->saving)
+        return;
+    heed_unsaved_term(driver);
+    if (driver->failed || driver->votes->saving)
         return;
     /* Who may not stand for election never stops believing in its leader, and refuses its vote to all others for ever. */
     if (raft_state(raft) == RAFT_FOLLOWER && !raft_driver_may_stand(driver) && raft->follower_state.current_leader.id != 0 &&

@@ -338,6 +338,13 @@ void raft_driver_vote_saved(struct raft_driver *driver)
         return;
     driver->timeout_ms = raft_timeout(&driver->raft);
     LOG_INFO("raft: term and vote were stored after %llu ms", (unsigned long long)(raft_driver_now(driver) - driver->vote_since_ms));
+    /* Who told us to take over reckons with a vote for us right then, and not after that (raft_driver_contact.c). */
+    for (unsigned i = 0; (driver->waiting.flags & (RAFT_UPDATE_MESSAGES)) != 0 && i < driver->waiting.messages.n; i++) {
+        if (driver->waiting.messages.batch[i].type == RAFT_REQUEST_VOTE)
+            driver->waiting.messages.batch[i].request_vote.disrupt_leader = false;
+    }
+    if (raft_state(&driver->raft) == RAFT_CANDIDATE)
+        driver->raft.candidate_state.disrupt_leader = false;
     if (carry_out(driver, &driver->waiting) == 0 && index != 0 && raft_driver_configuration_at(driver, index, &change))
         raft_driver_apply_configuration(driver, index, slice_of(change.base, change.len));
 }

@@ -422,6 +422,39 @@ START_TEST(e7_a_transfer_that_comes_late)
 }
 END_TEST
 
+/* E7: the same, because its disk hung when it was to store its vote for itself. */
+START_TEST(e7_a_vote_for_a_transfer_that_hangs)
+{
+    struct group_node *leader = start_group();
+    struct group_node *next = group_other(leader, NULL);
+    struct group_node *third = group_other(leader, next);
+    struct error error;
+
+    group_steps(3000);
+    next->vote_sync_us = 1000000000;
+    ck_assert_int_eq(replica_transfer(&leader->replica, next->replica.options.self_id, &error), 0);
+    group_steps(1);
+    for (int i = 0; i < TIMEOUT / 2 && !next->replica.votes.saving; i++)
+        group_step();
+    ck_assert(next->replica.votes.saving);
+    for (int i = 1; i <= GROUP_NODES; i++)
+        lost[i][next->id] = lost[next->id][i] = true;
+    group.passes = passes;
+    late_from = third->id;
+    late_to = leader->id;
+    group.latency_us = late_news;
+    replica_peer_lost(&leader->replica, next->id);
+    group_steps(4 * TIMEOUT + 30 * _i);
+    ck_assert(leader->replica.accepting && !replica_in_doubt(&leader->replica));
+    lost[next->id][third->id] = lost[third->id][next->id] = false;
+    next->vote_sync_us = 0;
+    for (int i = 0; i < 4 * TIMEOUT; i++) {
+        group_step();
+        succeeded(leader);
+    }
+}
+END_TEST
+
 /* E11: terms that differ, the best log with the lowest one, and one member that does not hear, or is not heard by, another. There is a leader within ten
  * time-outs. _i: which way is lost (both ways in the upper half), and who knows later terms. */
 START_TEST(e11_mixed_terms_with_one_partly_cut_off)
@@ -478,6 +511,7 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, test_told_to_take_over_and_deaf);
     tcase_add_loop_test(tcase, e7_a_transfer_that_comes_late, 0, 10);
+    tcase_add_loop_test(tcase, e7_a_vote_for_a_transfer_that_hangs, 0, 10);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

@@ -345,6 +345,32 @@ START_TEST(test_killed_with_a_hung_vote)
 }
 END_TEST
 
+/* While its disk hung a leader heard of a later term, and whoever told it has died: it gives up when the disk works, for the others still follow it. */
+START_TEST(test_later_term_of_one_who_died)
+{
+    struct group_node *hung = begin();
+    struct group_node *gone = group_other(hung, NULL);
+    struct peer_message refusal = {.type = PEER_APPEND_ENTRIES_RESULT};
+
+    hung->sync_us = hung->vote_sync_us = 1000000000;
+    for (int i = 0; i < (int)REPLICA_HUNG_SYNC_MS + 200; i++)
+        step(true);
+    ck_assert(hung->replica.driver.disk_hangs && hung->replica.accepting);
+    refusal.append_result.term = replica_term(&hung->replica) + 1;
+    refusal.append_result.rejected = 1;
+    replica_receive(&hung->replica, gone->id, &refusal, NULL);
+    group_kill(gone);
+    group_steps(20);
+    ck_assert(!hung->replica.accepting);
+    hung->sync_us = hung->vote_sync_us = 0;
+    group_steps(3000);
+    ck_assert_ptr_nonnull(group_leader());
+    group_must_send(group_leader(), next_message++);
+    group_up(gone);
+    end();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("replica_slow_disk");
@@ -360,6 +386,7 @@ int main(void)
     tcase_add_test(tcase, test_hung_vote);
     tcase_add_test(tcase, test_hung_vote_of_a_leader);
     tcase_add_test(tcase, test_killed_with_a_hung_vote);
+    tcase_add_test(tcase, test_later_term_of_one_who_died);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
