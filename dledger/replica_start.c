@@ -236,6 +236,9 @@ static int lower_positions(void *context, int64_t position, struct error *error)
         found->dispatched_position = limit;
     *checkpoint = *found;
     ledger_fill_checkpoint(&replica->ledger, found->committed_index, checkpoint);
+    /* Damage up to the last committed entry: behind what is left to say about the log it may look like an interrupted write to the next start. */
+    if (checkpoint->committed_index < found->committed_index)
+        checkpoint->forgot = true;
     rv = replica_save_in_both_slots(replica, checkpoint, error);
     found->sequence = checkpoint->sequence;
     return rv;
