@@ -233,17 +233,10 @@ static bool find_place(struct replica *replica)
     uint32_t size;
     const struct ledger_hole *hole;
 
-    if (scrub->index < (uint64_t)ledger->begin_index) {
-        scrub->index = (uint64_t)ledger->begin_index;
-        scrub->chain_known = scrub->index == 0;
-        scrub->chain = 0;
-        scrub->placed = false;
-    }
-    while ((hole = ledger_hole_of(ledger, scrub->index)) != NULL) {
-        scrub->index = hole->last + 1;
-        scrub->chain_known = false;
-        scrub->placed = false;
-    }
+    if (scrub->index < (uint64_t)ledger->begin_index)
+        go_to(scrub, (uint64_t)ledger->begin_index);
+    while ((hole = ledger_hole_of(ledger, scrub->index)) != NULL)
+        go_to(scrub, hole->last + 1);
     if (scrub->index >= replica->applied)
         return false;
     scrub->file = scrub->placed ? mapped_file_queue_find(&ledger->data, scrub->position) : NULL;

@@ -67,6 +67,13 @@ static struct slice record_at(const struct message_store *store, const struct co
     return *wrong ? none : record;
 }
 
+/* It points into a part of the log that cannot be read now. */
+static bool is_damaged(const struct message_store *store, const struct consume_queue_unit *unit)
+{
+    const struct log_view *log = &store->log;
+    return log->damaged != NULL && log->damaged(log->context, unit->physical_offset, (size_t)unit->size);
+}
+
 /* The unit's tags code is that of the record too. */
 static bool is_unit_of(const struct message_store *store, const struct consume_queue_unit *unit, struct slice record)
 {
@@ -108,7 +115,6 @@ void message_store_distrust(struct message_store *store, struct slice topic, int
 
 bool message_store_unit(struct message_store *store, struct consume_queue *queue, int64_t offset, struct consume_queue_unit *unit)
 {
-    const struct log_view *log = &store->log;
     int64_t end;
     bool wrong;
 
@@ -116,9 +122,12 @@ bool message_store_unit(struct message_store *store, struct consume_queue *queue
         return false;
     if (consume_queue_trusts(queue, offset))
         return unit->size > 0;
-    if (is_possible(unit, 0, &end) && log->damaged != NULL && log->damaged(log->context, unit->physical_offset, (size_t)unit->size))
-        return false; /* first the log has to be repaired */
-    struct slice record = is_possible(unit, 0, &end) ? record_at(store, queue, offset, unit, &wrong) : (struct slice){0};
+    struct slice record = {0};
+    if (is_possible(unit, 0, &end)) {
+        if (is_damaged(store, unit))
+            return false; /* first the log has to be repaired */
+        record = record_at(store, queue, offset, unit, &wrong);
+    }
     return message_store_unit_is_of(store, queue, offset, record);
 }
 
@@ -176,7 +185,6 @@ enum sight {
 
 static enum sight look(struct scan *scan, int64_t at, const struct consume_queue_unit *unit)
 {
-    const struct log_view *log = &scan->store->log;
     const struct message_filter *filter = scan->filter;
     bool trusted = consume_queue_trusts(scan->queue, at);
     bool tags = filter != NULL && filter->match_tags != NULL;
@@ -184,7 +192,7 @@ static enum sight look(struct scan *scan, int64_t at, const struct consume_queue
 
     if (!is_possible(unit, scan->before, &end))
         return SIGHT_WRONG;
-    bool damaged = log->damaged != NULL && log->damaged(log->context, unit->physical_offset, (size_t)unit->size);
+    bool damaged = is_damaged(scan->store, unit);
     if (!trusted && !damaged && is_doubted(scan->store, scan->queue, at))
         return SIGHT_WRONG;
     scan->before = end;
