@@ -438,11 +438,15 @@ START_TEST(test_damage_before_the_hole)
 }
 END_TEST
 
-/* Sectors hold again what was in them before: entries that were cut since, each of them whole, and in a chain of their own. */
-START_TEST(test_stale_entries)
+static struct {
+    uint8_t bytes[1 << 16]; /* of the segment, with entries that were cut since */
+    uint64_t from, to;      /* of those that were replaced, whole sectors */
+} stale;
+
+/* A leader with 20 messages, and 10 more that nobody else has; another one has taken over. */
+static struct group_node *begin_stale(void)
 {
-    static uint8_t old[1 << 16];
-    uint64_t size, from = 0, to;
+    uint64_t size;
 
     group_all_up();
     struct group_node *node = group_wait_leader(2000);
@@ -453,9 +457,34 @@ START_TEST(test_stale_entries)
     for (int i = 20; i < 30; i++)
         ck_assert_int_eq(group_send(node, NULL, i), 0);
     group_steps(20);
-    to = log_size(node) & ~511ull;
-    memcpy(old, sim_env_bytes(&node->sim, segment_of(node), &size), sizeof old);
+    stale.to = log_size(node) & ~511ull;
+    memcpy(stale.bytes, sim_env_bytes(&node->sim, segment_of(node), &size), sizeof stale.bytes);
     group_steps(2000);
+    return node;
+}
+
+static void find_stale(struct group_node *node)
+{
+    uint64_t size;
+    const uint8_t *bytes = sim_env_bytes(&node->sim, segment_of(node), &size);
+
+    stale.from = 0;
+    while (bytes[stale.from] == stale.bytes[stale.from])
+        stale.from++;
+    stale.from &= ~511ull;
+    ck_assert_uint_lt(stale.from, stale.to);
+}
+
+static void put_stale_back(struct group_node *node)
+{
+    ck_assert(sim_env_at_rest(&node->sim, segment_of(node), stale.from, stale.to - stale.from));
+    sim_env_put(&node->sim, segment_of(node), stale.from, stale.bytes + stale.from, stale.to - stale.from);
+}
+
+/* Sectors hold again what was in them before: entries that were cut since, each of them whole, and in a chain of their own. */
+START_TEST(test_stale_entries)
+{
+    struct group_node *node = begin_stale();
     struct group_node *leader = group_other(node, NULL);
     if (!leader->replica.accepting)
         leader = group_other(node, leader);
@@ -463,15 +492,10 @@ START_TEST(test_stale_entries)
         group_must_send(leader, i);
     node->cut = false;
     group_steps(2500);
-    const uint8_t *bytes = sim_env_bytes(&node->sim, segment_of(node), &size);
-    while (bytes[from] == old[from])
-        from++;
-    from &= ~511ull;
-    ck_assert_uint_lt(from, to);
+    find_stale(node);
     if (_i > 0)
         group_kill(node);
-    ck_assert(sim_env_at_rest(&node->sim, segment_of(node), from, to - from));
-    sim_env_put(&node->sim, segment_of(node), from, old + from, to - from);
+    put_stale_back(node);
     if (_i > 1) /* behind what its checkpoint knows, too */
         sim_env_remove(&node->sim, group_file(node, "checkpoint"));
     if (_i > 0) {
@@ -492,21 +516,7 @@ END_TEST
  * the entries, those that were cut among them. */
 START_TEST(test_stale_entries_at_the_second_start)
 {
-    static uint8_t old[1 << 16];
-    uint64_t size, from = 0, to;
-
-    group_all_up();
-    struct group_node *node = group_wait_leader(2000);
-    for (int i = 0; i < 20; i++)
-        group_must_send(node, i);
-    group_steps(20);
-    node->cut = true;
-    for (int i = 20; i < 30; i++)
-        ck_assert_int_eq(group_send(node, NULL, i), 0);
-    group_steps(20);
-    to = log_size(node) & ~511ull;
-    memcpy(old, sim_env_bytes(&node->sim, segment_of(node), &size), sizeof old);
-    group_steps(2000);
+    struct group_node *node = begin_stale();
     for (int i = 20; i < MESSAGES; i++) {
         group_must_send(group_wait_leader(2000), i);
         node->cut = false;
@@ -519,15 +529,10 @@ START_TEST(test_stale_entries_at_the_second_start)
         }
     }
     group_steps(2500);
-    const uint8_t *bytes = sim_env_bytes(&node->sim, segment_of(node), &size);
-    while (bytes[from] == old[from])
-        from++;
-    from &= ~511ull;
-    ck_assert_uint_lt(from, to);
+    find_stale(node);
     for (int n = 1; n <= GROUP_NODES; n++)
         group_kill(&group.nodes[n]);
-    ck_assert(sim_env_at_rest(&node->sim, segment_of(node), from, to - from));
-    sim_env_put(&node->sim, segment_of(node), from, old + from, to - from);
+    put_stale_back(node);
     if (_i == 2) {
         static struct checkpoint checkpoint;
         char path[128];
