@@ -151,7 +151,7 @@ final class Exchange {
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             for (MessageExt message : messages) {
                 try {
-                    producer.send(MessageUtil.createReplyMessage(message, ("java: " + Fixture.body(message)).getBytes(StandardCharsets.UTF_8)), 5000);
+                    producer.send(MessageUtil.createReplyMessage(message, ("java: " + Fixture.body(message)).getBytes(StandardCharsets.UTF_8)), 5000L * Main.SLOWNESS);
                 } catch (Exception e) {
                     return ConsumeConcurrentlyStatus.RECONSUME_LATER;
                 }

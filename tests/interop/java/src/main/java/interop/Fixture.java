@@ -43,7 +43,7 @@ final class Fixture implements AutoCloseable {
 
     static synchronized DefaultMQAdminExt admin() throws MQClientException {
         if (sharedAdmin == null) {
-            sharedAdmin = new DefaultMQAdminExt(10_000L);
+            sharedAdmin = new DefaultMQAdminExt(10_000L * Main.SLOWNESS);
             sharedAdmin.setNamesrvAddr(System.getenv("NAMESRV_ADDR"));
             sharedAdmin.setInstanceName(RUN + "-admin");
             sharedAdmin.setPollNameServerInterval(1000);
