@@ -54,7 +54,7 @@ static void transactions(void)
     options.group = group;
     options.transaction_listener = &listener;
     checks = 0;
-    MUST(ledgermq_producer_new(client, &options, &producer, &error));
+    producer = new_producer(client, &options);
     for (int state = LEDGERMQ_TRANSACTION_UNKNOWN; state <= LEDGERMQ_TRANSACTION_ROLLBACK; state++) {
         struct decision decision = {state, 0};
         struct ledgermq_transaction_result result;
@@ -139,7 +139,7 @@ static void replier_start(struct replier *replier, const char *topic)
     struct ledgermq_pull_consumer *consumer;
     replier->client = new_client(NULL);
     snprintf(replier->topic, sizeof replier->topic, "%s", topic);
-    MUST(ledgermq_producer_new(replier->client, NULL, &replier->producer, &error));
+    replier->producer = new_producer(replier->client, NULL);
     MUST(ledgermq_pull_consumer_new(replier->client, "libledgermq_suite_replier", &consumer, &error));
     MUST(ledgermq_subscribe_queues(consumer, topic, &replier->queues, &replier->queue_count, &error));
     CHECK(replier->queue_count <= 64);
@@ -174,11 +174,10 @@ static void requests(void)
     static struct replier replier;
     char topic[64];
     struct ledgermq_client *client = new_client(NULL);
-    struct ledgermq_producer *producer;
+    struct ledgermq_producer *producer = new_producer(client, NULL);
     struct ledgermq_pull_result *reply;
     struct ledgermq_error error;
     struct ledgermq_message message = {.topic = fresh_topic("requests", topic), .body = "ask", .body_size = 3};
-    MUST(ledgermq_producer_new(client, NULL, &producer, &error));
     struct inbox inbox;
     MUST(ledgermq_send(producer, &message, NULL, &error)); /* makes the topic */
     read_topic(client, topic, 1, 5000, &inbox);            /* and it is routed */
@@ -233,11 +232,10 @@ int exchange_reply(const char *topic, int count)
 int exchange_ask(const char *topic, const char *text)
 {
     struct ledgermq_client *client = new_client(NULL);
-    struct ledgermq_producer *producer;
+    struct ledgermq_producer *producer = new_producer(client, NULL);
     struct ledgermq_pull_result *reply;
     struct ledgermq_error error;
     struct ledgermq_message message = {.topic = topic, .body = text, .body_size = strlen(text)};
-    MUST(ledgermq_producer_new(client, NULL, &producer, &error));
     MUST(ledgermq_request(producer, &message, stretched_ms(5000), &reply, &error));
     printf("%.*s\n", (int)reply->messages[0].body_size, (const char *)reply->messages[0].body);
     ledgermq_pull_result_free(reply);

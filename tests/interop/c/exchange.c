@@ -69,12 +69,12 @@ int exchange_send(const char *topic)
     options.transaction_listener = &listener;
     for (int type = LEDGERMQ_ZLIB; type <= LEDGERMQ_ZSTD; type++) {
         options.compression = type;
-        MUST(ledgermq_producer_new(client, &options, &producer, &error));
+        producer = new_producer(client, &options);
         MUST(ledgermq_send(producer, write_letter(&letters[0], topic, names[type], 30000), NULL, &error));
         ledgermq_producer_free(producer);
     }
     options.trace_enable = true;
-    MUST(ledgermq_producer_new(client, &options, &producer, &error));
+    producer = new_producer(client, &options);
     MUST(ledgermq_send(producer, write_letter(&letters[0], topic, "plain", 100), NULL, &error));
     for (int i = 0; i < 3; i++)
         batch[i] = *write_letter(&letters[i], topic, members[i], 200);
@@ -127,10 +127,11 @@ int exchange_read(const char *topic, size_t count)
 /* --- steady ---- */
 
 #define STEADY_THREADS 4
+static atomic_bool steady_ends;
+
 struct steady {
     struct ledgermq_producer *producer;
     const char *topic;
-    int64_t end_ms;
     pthread_t thread;
     unsigned sent, failed, on_b, retried;
     int64_t longest_ms;
@@ -141,7 +142,7 @@ static void *steady_main(void *argument)
 {
     struct steady *steady = argument;
     struct ledgermq_message message = {.topic = steady->topic, .body = "steady", .body_size = 6};
-    while (now_ms() < steady->end_ms) {
+    while (!steady_ends) {
         struct ledgermq_send_result result;
         struct ledgermq_error error;
         int64_t begin = now_ms();
@@ -160,19 +161,20 @@ static void *steady_main(void *argument)
     return NULL;
 }
 
-int steady_sends(const char *topic, int seconds)
+int steady_sends(const char *topic)
 {
     static struct steady threads[STEADY_THREADS];
     struct ledgermq_client *client = new_client(NULL);
-    struct ledgermq_producer *producer;
-    struct ledgermq_error error;
+    struct ledgermq_producer *producer = new_producer(client, NULL);
     unsigned sent = 0, failed = 0, on_b = 0, retried = 0;
     int64_t longest = 0;
-    MUST(ledgermq_producer_new(client, NULL, &producer, &error));
     for (int i = 0; i < STEADY_THREADS; i++) {
-        threads[i] = (struct steady){.producer = producer, .topic = topic, .end_ms = now_ms() + seconds * 1000};
+        threads[i] = (struct steady){.producer = producer, .topic = topic};
         CHECK(pthread_create(&threads[i].thread, NULL, steady_main, &threads[i]) == 0);
     }
+    while (getchar() != EOF)
+        ;
+    steady_ends = true;
     for (int i = 0; i < STEADY_THREADS; i++) {
         pthread_join(threads[i].thread, NULL);
         sent += threads[i].sent;

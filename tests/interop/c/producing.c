@@ -7,15 +7,6 @@
 
 #include "suite.h"
 
-static struct ledgermq_producer *new_producer(struct ledgermq_client *client,
-                                              const struct ledgermq_producer_options *options)
-{
-    struct ledgermq_producer *producer;
-    struct ledgermq_error error;
-    MUST(ledgermq_producer_new(client, options, &producer, &error));
-    return producer;
-}
-
 static struct ledgermq_message message_of(const char *topic, const char *body)
 {
     return (struct ledgermq_message){.topic = topic, .body = body, .body_size = strlen(body)};

@@ -8,9 +8,9 @@
  *
  * is the other end of another client.
  *
- *     libledgermq_suite steady TOPIC SECONDS
+ *     libledgermq_suite steady TOPIC
  *
- * sends from several threads all the time and fails when one send fails.
+ * sends from several threads until its input ends, and fails when one send fails.
  *
  *     libledgermq_suite transact TOPIC SECONDS
  *
@@ -76,6 +76,21 @@ struct ledgermq_client *new_client(const char *name_space)
     options.route_poll_ms = 1000;
     MUST(ledgermq_client_new(&options, &client, &error));
     return client;
+}
+
+struct ledgermq_producer *new_producer(struct ledgermq_client *client,
+                                       const struct ledgermq_producer_options *options)
+{
+    struct ledgermq_producer *producer;
+    struct ledgermq_producer_options stretched;
+    struct ledgermq_error error;
+    if (options == NULL)
+        ledgermq_producer_options_init(&stretched);
+    else
+        stretched = *options;
+    stretched.send_timeout_ms = stretched_ms(stretched.send_timeout_ms);
+    MUST(ledgermq_producer_new(client, &stretched, &producer, &error));
+    return producer;
 }
 
 static void keep(struct inbox *inbox, struct ledgermq_pull_result *result)
@@ -190,8 +205,8 @@ static int other_end(int argc, char **argv)
         return exchange_reply(argv[2], atoi(argv[3]));
     if (strcmp(argv[1], "ask") == 0 && argc > 3)
         return exchange_ask(argv[2], argv[3]);
-    if (strcmp(argv[1], "steady") == 0 && argc > 3)
-        return steady_sends(argv[2], atoi(argv[3]));
+    if (strcmp(argv[1], "steady") == 0)
+        return steady_sends(argv[2]);
     if (strcmp(argv[1], "transact") == 0 && argc > 3)
         return steady_transactions(argv[2], atoi(argv[3]));
     return -1;

@@ -33,6 +33,9 @@ int stretched_ms(int ms);
 /* A topic name of this run. */
 const char *fresh_topic(const char *scenario, char out[64]);
 struct ledgermq_client *new_client(const char *name_space);
+/* options: NULL for the standard ones. Sends have the standard time, stretched. */
+struct ledgermq_producer *new_producer(struct ledgermq_client *client,
+                                       const struct ledgermq_producer_options *options);
 /* Reads the whole topic until it holds at least `wanted` messages; fails when it does not in time. */
 void read_topic(struct ledgermq_client *client, const char *topic, size_t wanted, int timeout_ms,
                 struct inbox *inbox);
@@ -50,7 +53,7 @@ int exchange_send(const char *topic);
 int exchange_read(const char *topic, size_t count);
 int exchange_reply(const char *topic, int count);
 int exchange_ask(const char *topic, const char *text);
-int steady_sends(const char *topic, int seconds);
+int steady_sends(const char *topic);
 int steady_transactions(const char *topic, int seconds);
 
 #endif

@@ -103,13 +103,11 @@ int steady_transactions(const char *topic, int seconds)
     struct ledgermq_transaction_listener listener = {execute, check_back, NULL};
     struct ledgermq_producer_options options;
     struct ledgermq_producer *producer;
-    struct ledgermq_error error;
     int sent = 0, failed = 0, left = 0;
     ledgermq_producer_options_init(&options);
     options.group = "libledgermq_suite_transact";
     options.transaction_listener = &listener;
-    options.send_timeout_ms = stretched_ms(3000);
-    MUST(ledgermq_producer_new(client, &options, &producer, &error));
+    producer = new_producer(client, &options);
     for (int i = 0; i < THREADS; i++) {
         workers[i] = (struct worker){
             .producer = producer, .topic = topic, .first = i * PER_THREAD_MAX, .end_ms = now_ms() + seconds * 1000};
