@@ -273,36 +273,41 @@ static void on_read(struct broker *broker, struct cold_read *read, int code)
     struct schedule_read *job = (struct schedule_read *)read;
     struct schedule *schedule = job->schedule;
     struct schedule_level *level = &schedule->levels[job->level];
-    (void)broker;
+    int64_t now_ms = env_now_ms(&broker->env);
+    int refused = 0;
     if (leadership_lasts(&schedule->leadership, job->epoch)) {
         level->reading = false;
+        bool behind = job->first_offset != level->next; /* what was gathered before it was refused meanwhile, and comes first */
         size_t at = 0;
         struct consume_queue *queue = message_store_queue(&broker->store, SLICE_LITERAL(TOPIC_SCHEDULE), job->level - 1, false, NULL);
         struct consume_queue_unit unit = {0};
-        if (code != 0 && queue != NULL && !consume_queue_trusts(queue, job->first_offset + read->bad)) /* where a damaged unit points is nothing */
+        if (!behind && code != 0 && queue != NULL && !consume_queue_trusts(queue, job->first_offset + read->bad)) /* where a damaged unit points is nothing */
             code = message_store_unit(&broker->store, queue, job->first_offset + read->bad, &unit) ? code : ERROR_DAMAGED;
-        for (uint32_t i = 0; i < read->count && code == 0; i++) {
+        for (uint32_t i = 0; i < read->count && code == 0 && !behind; i++) {
             struct slice record = slice_of(read->bytes + at, read->items[i].size);
             if (queue == NULL || !message_store_unit_is_of(&broker->store, queue, job->first_offset + i, record))
                 code = ERROR_DAMAGED;
             if (code != 0 || !job->due)
                 break;
-            int rv = deliver(schedule, job->level, job->first_offset + i, record);
-            if (rv != 0)
+            refused = deliver(schedule, job->level, job->first_offset + i, record);
+            if (refused != 0)
                 break;
             level->next++;
             at += read->items[i].size;
         }
-        if (code == ERROR_NOT_FOUND && skip_to(schedule, job->level, job->first_offset + 1) == 0) {
-            LOG_WARN("delay level %d: message at offset %lld is discarded: it is no longer retained", job->level, (long long)job->first_offset);
-            level->next++;
+        if (code == ERROR_NOT_FOUND && !behind) {
+            refused = skip_to(schedule, job->level, job->first_offset + 1);
+            if (refused == 0) {
+                LOG_WARN("delay level %d: message at offset %lld is discarded: it is no longer retained", job->level, (long long)job->first_offset);
+                level->next++;
+            }
         }
-        if (code == 0 || code == ERROR_NOT_FOUND) {
+        if (behind || (refused == 0 && (code == 0 || code == ERROR_NOT_FOUND))) {
             run(schedule);
-        } else { /* damaged: it is being repaired */
-            int64_t now_ms = env_now_ms(&schedule->broker->env);
-            LOG_WARN("delay level %d: message at offset %lld waits: %s", job->level, (long long)job->first_offset, error_text(code));
-            level->due_ms = now_ms + RETRY_MS;
+        } else {
+            if (refused == 0) /* damaged: it is being repaired */
+                LOG_WARN("delay level %d: message at offset %lld waits: %s", job->level, (long long)job->first_offset, error_text(code));
+            level->due_ms = now_ms + (refused == ERROR_BUSY ? 1 : RETRY_MS);
             set_timer(schedule, level->due_ms, now_ms);
         }
     }
