@@ -7,6 +7,7 @@
 #include "broker/metadata/consumer_offset.h"
 #include "broker/metadata/metadata.h"
 #include "broker/metadata/queue_lock.h"
+#include "broker/metadata/topic_config.h"
 #include "broker/namesrv/registrar.h"
 #include "broker/processor/cold_read.h"
 #include "broker/processor/processor_table.h"
@@ -66,6 +67,7 @@ static void on_role_changed(void *context)
     dledger_commit_log_state(broker->log, &state);
     LOG_INFO("role %s, term %llu, leader %s%s", dledger_role_name(state.role), (unsigned long long)state.term,
              state.leader < 0 ? "unknown" : state.members[state.leader].id, state.accepting ? ", accepts messages" : "");
+    topic_config_role_changed(broker->topics, state.accept_count);
     consumer_offset_role_changed(broker, state.term, state.role == DLEDGER_LEADER);
     queue_lock_role_changed(broker->locks, state.term);
     schedule_role_changed(broker->schedule);

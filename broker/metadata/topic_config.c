@@ -27,6 +27,13 @@ struct topic_creation {
     UT_hash_handle hh;
 };
 
+struct topic_deletion {
+    char *name;
+    uint32_t count;      /* of records that are not applied and may be */
+    uint32_t unanswered; /* of those whose outcome was not told yet */
+    UT_hash_handle hh;
+};
+
 /* ---- the table ---- */
 
 struct topic_entry *topic_config_find(struct topic_config_table *table, struct slice name)
@@ -87,6 +94,95 @@ void topic_config_forget_queues(struct topic_entry *entry)
     entry->queue_slots = 0;
 }
 
+/* ---- deletions on their way ---- */
+
+static struct topic_deletion *deletion_find(struct topic_config_table *table, struct slice name)
+{
+    struct topic_deletion *deletion;
+    HASH_FIND(hh, table->deletions, name.data, name.size, deletion);
+    return deletion;
+}
+
+static void deletion_drop(struct topic_config_table *table, struct topic_deletion *deletion)
+{
+    HASH_DEL(table->deletions, deletion);
+    free(deletion->name);
+    free(deletion);
+}
+
+static bool is_being_deleted(struct topic_config_table *table, struct slice name)
+{
+    struct topic_deletion *deletion = deletion_find(table, name);
+    return deletion != NULL && deletion->count > 0;
+}
+
+/* One of its records is applied, or will never be. */
+static void deletion_ends(struct topic_config_table *table, struct slice name)
+{
+    struct topic_deletion *deletion = deletion_find(table, name);
+    if (deletion != NULL && deletion->count > 0)
+        deletion->count--;
+    if (deletion != NULL && deletion->count == 0 && deletion->unanswered == 0)
+        deletion_drop(table, deletion);
+}
+
+int topic_config_deletion_begins(struct topic_config_table *table, struct slice name)
+{
+    struct topic_entry *entry = topic_config_find(table, name);
+    struct topic_deletion *deletion = deletion_find(table, name);
+    if (deletion == NULL) {
+        deletion = calloc(1, sizeof *deletion);
+        if (deletion == NULL || (deletion->name = slice_to_text(name)) == NULL) {
+            free(deletion);
+            return ERROR_NO_MEMORY;
+        }
+        HASH_ADD_KEYPTR(hh, table->deletions, deletion->name, name.size, deletion);
+    }
+    deletion->count++;
+    deletion->unanswered++;
+    if (entry != NULL)
+        entry->deleting = true;
+    return 0;
+}
+
+void topic_config_deletion_settled(struct topic_config_table *table, struct slice name, int code)
+{
+    struct topic_deletion *deletion = deletion_find(table, name);
+    if (deletion == NULL)
+        return;
+    if (deletion->unanswered > 0)
+        deletion->unanswered--;
+    if (code == ERROR_QUORUM_TIMEOUT || code == ERROR_DISK_STALLED || code == ERROR_LEADERSHIP_LOST)
+        return; /* it may stand in the log */
+    /* The log keeps the order: when the last one is applied, those before it are, or never will be. */
+    if (code == 0 && deletion->unanswered == 0)
+        deletion->count = 0;
+    if (code != 0 || deletion->count == 0)
+        deletion_ends(table, name);
+    struct topic_entry *entry = topic_config_find(table, name);
+    if (entry != NULL)
+        entry->deleting = is_being_deleted(table, name);
+}
+
+static void drop_deletions(struct topic_config_table *table)
+{
+    struct topic_deletion *deletion, *next;
+    HASH_ITER (hh, table->deletions, deletion, next)
+        deletion_drop(table, deletion);
+}
+
+void topic_config_role_changed(struct topic_config_table *table, uint64_t accept_count)
+{
+    if (table == NULL || accept_count == table->accept_count)
+        return;
+    table->accept_count = accept_count;
+    if (table->deletions == NULL)
+        return;
+    drop_deletions(table);
+    for (struct topic_entry *entry = table->entries; entry != NULL; entry = entry->hh.next)
+        entry->deleting = false;
+}
+
 static struct topic_entry *entry_make(struct topic_config_table *table, struct slice name)
 {
     struct topic_entry *entry = calloc(1, sizeof *entry);
@@ -97,6 +193,7 @@ static struct topic_entry *entry_make(struct topic_config_table *table, struct s
     topic_config_init(&entry->config, slice_of(entry->name, name.size));
     HASH_ADD_KEYPTR(hh, table->entries, entry->name, name.size, entry);
     table->count++;
+    entry->deleting = is_being_deleted(table, name);
     return entry;
 }
 
@@ -136,6 +233,7 @@ int topic_config_put(struct topic_config_table *table, const struct topic_config
 bool topic_config_remove(struct topic_config_table *table, struct slice name)
 {
     struct topic_entry *entry = topic_config_find(table, name);
+    deletion_ends(table, name);
     if (entry == NULL)
         return false;
     if (entry->built_in) {
@@ -237,6 +335,7 @@ void topic_config_table_close(struct broker *broker)
         }
         creation_drop(table, creation);
     }
+    drop_deletions(table);
     struct topic_entry *entry, *next;
     HASH_ITER (hh, table->entries, entry, next)
         entry_drop(table, entry);

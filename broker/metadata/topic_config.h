@@ -24,7 +24,7 @@ struct topic_entry {
     bool built_in;        /* is made at start, cannot be deleted */
     bool overridden;      /* built in, but a record has changed it */
     int64_t expired_position; /* its messages before this physical offset have expired (reserve.time) */
-    bool deleting;        /* leader: a record that deletes it is on its way; no send may follow it into the log */
+    bool deleting;        /* leader: a record that deletes it is on its way, or may yet commit; no send may follow it into the log */
 
     /* private */
     int64_t made_at;            /* physical offset of that record, 0 = not looked up or not retained */
@@ -44,6 +44,8 @@ struct topic_config_table {
     /* private */
     struct topic_creation *creations; /* by name: records on their way and who waits */
     uint32_t waiters;
+    struct topic_deletion *deletions; /* by name: records on their way, answered or not */
+    uint64_t accept_count;            /* of the log, when the leadership began that they are of */
 };
 
 /* Makes the table with the built-in topics of broker->config (store.md 7.2); sets broker->topics. ERROR_NO_MEMORY. */
@@ -79,6 +81,14 @@ int topic_config_create_in_send_back(struct broker *broker, struct slice topic, 
 uint64_t topic_config_since(void *context, struct slice topic);
 /* A record that makes it is on its way. */
 bool topic_config_is_coming(struct topic_config_table *table, struct slice topic);
+
+/* Leader: a record that deletes this topic is about to be submitted. From now on the topic is `deleting`, and so is one of that name that is made by a record
+ * which stands before that one. ERROR_NO_MEMORY: nothing is changed. */
+int topic_config_deletion_begins(struct topic_config_table *table, struct slice name);
+/* What became of the record, for the one who submitted it. Where the outcome is unknown it may stand in the log: the topic stays `deleting`. */
+void topic_config_deletion_settled(struct topic_config_table *table, struct slice name, int code);
+/* accept_count: dledger_state's. When the log begins to accept, all records of the leadership before are applied or gone. */
+void topic_config_role_changed(struct topic_config_table *table, uint64_t accept_count);
 
 /* ---- for metadata.c ---- */
 

@@ -153,9 +153,7 @@ static void update_and_create_topic(struct broker *broker, struct request *reque
 
 static void deletion_settled(struct broker *broker, const char *name, int code)
 {
-    struct topic_entry *entry = code == 0 ? NULL : topic_config_find(broker->topics, slice_of_text(name));
-    if (entry != NULL)
-        entry->deleting = false;
+    topic_config_deletion_settled(broker->topics, slice_of_text(name), code);
 }
 
 static void delete_topic(struct broker *broker, struct request *request)
@@ -163,8 +161,7 @@ static void delete_topic(struct broker *broker, struct request *request)
     struct slice topic;
     if (!topic_of(broker, request, &topic) || !may_change(broker, request, topic))
         return;
-    struct topic_entry *entry = topic_config_find(broker->topics, topic);
-    if (entry == NULL && !topic_config_is_coming(broker->topics, topic)) {
+    if (topic_config_find(broker->topics, topic) == NULL && !topic_config_is_coming(broker->topics, topic)) {
         reply_simple(broker, &request->reply_to, RESPONSE_SUCCESS, NULL);
         return;
     }
@@ -175,8 +172,11 @@ static void delete_topic(struct broker *broker, struct request *request)
     record.n_delete_topics = 1;
     record.delete_topics = names;
     /* From here on no send may follow the record into the log: it would be a message of the old topic behind its end. */
-    if (entry != NULL)
-        entry->deleting = true;
+    int rv = topic_config_deletion_begins(broker->topics, topic);
+    if (rv != 0) {
+        reply_not_now(broker, &request->reply_to, rv);
+        return;
+    }
     reply_after_record(broker, &request->reply_to, &record, deletion_settled, name);
 }
 

@@ -155,17 +155,121 @@ START_TEST(retry_topics_do_not_depend_on_auto_creation)
 }
 END_TEST
 
+static int deletion_code;
+
+static void on_deleted(struct broker *given, void *context, int code)
+{
+    deletion_code = code;
+    topic_config_deletion_settled(given->topics, slice_of_text(context), code);
+}
+
+/* As DELETE_TOPIC_IN_BROKER does. */
+static void submit_deletion(const char *name)
+{
+    Ledgermq__MetadataRecord record = LEDGERMQ__METADATA_RECORD__INIT;
+    char *names[1] = {(char *)(uintptr_t)name};
+    record.n_delete_topics = 1;
+    record.delete_topics = names;
+    ck_assert_int_eq(topic_config_deletion_begins(broker->topics, slice_of_text(name)), 0);
+    int rv = metadata_submit(broker, &record, on_deleted, names[0]);
+    if (rv != 0)
+        on_deleted(broker, names[0], rv);
+}
+
 START_TEST(a_topic_that_is_being_deleted_is_made_anew_behind_its_end)
 {
     broker_state_put_topic(&state, 10, "T", 4);
-    find("T")->deleting = true;
+    state.next_index = 11;
+    submit_deletion("T");
+    ck_assert(find("T")->deleting);
     ck_assert_int_eq(create("T", "TBW102", 2), 0);
-    broker_state_delete_topic(&state, 11, "T", false);
-    ck_assert_ptr_null(find("T"));
-    state.next_index = 12;
     broker_state_commit(&state);
+    ck_assert_int_eq(deletion_code, 0);
     ck_assert_uint_eq(find("T")->incarnation, 12);
     ck_assert_int_eq(find("T")->config.read_queue_nums, 2);
+    ck_assert(!find("T")->deleting);
+}
+END_TEST
+
+/* Its quorum was late, so nobody waits for it any more, but it stands in the log: a message that was sent now would come behind the topic's end. */
+START_TEST(a_deletion_without_an_answer_is_still_on_its_way)
+{
+    broker_state_put_topic(&state, 10, "T", 4);
+    submit_deletion("T");
+    broker_state_fail(&state, ERROR_QUORUM_TIMEOUT);
+    ck_assert_int_eq(deletion_code, ERROR_QUORUM_TIMEOUT);
+    ck_assert(find("T")->deleting);
+    broker_state_delete_topic(&state, 11, "T", false);
+    ck_assert_ptr_null(find("T"));
+    broker_state_put_topic(&state, 12, "T", 4);
+    ck_assert(!find("T")->deleting);
+
+    /* The same when the leadership ended meanwhile: the next one begins when all of the log is applied. */
+    submit_deletion("T");
+    broker_state_fail(&state, ERROR_LEADERSHIP_LOST);
+    ck_assert(find("T")->deleting);
+    topic_config_role_changed(broker->topics, 7);
+    ck_assert(!find("T")->deleting);
+    submit_deletion("T");
+    topic_config_role_changed(broker->topics, 7);
+    ck_assert(find("T")->deleting);
+    broker_state_commit(&state);
+    ck_assert_ptr_null(find("T"));
+}
+END_TEST
+
+START_TEST(a_deletion_that_was_refused_is_not_on_its_way)
+{
+    broker_state_put_topic(&state, 10, "T", 4);
+    submit_deletion("T");
+    broker_state_fail(&state, ERROR_NO_SPACE);
+    ck_assert(!find("T")->deleting);
+    state.append_code = ERROR_BUSY;
+    submit_deletion("T");
+    ck_assert_int_eq(deletion_code, ERROR_BUSY);
+    ck_assert(!find("T")->deleting);
+    state.append_code = 0;
+
+    /* One that is late remains, until a later one says that it never came. */
+    submit_deletion("T");
+    broker_state_fail(&state, ERROR_QUORUM_TIMEOUT);
+    submit_deletion("T");
+    broker_state_fail(&state, ERROR_NO_SPACE);
+    ck_assert(find("T")->deleting);
+    submit_deletion("T");
+    broker_state_commit(&state);
+    broker_state_put_topic(&state, 20, "T", 4);
+    ck_assert(!find("T")->deleting);
+}
+END_TEST
+
+/* The topic is made by the first record and deleted by the second; the sends that waited for it go on in between. */
+START_TEST(a_topic_that_is_coming_may_be_deleted_by_what_stands_behind)
+{
+    ck_assert_int_eq(create("T", "TBW102", 4), 0);
+    submit_deletion("T");
+    struct broker_state_record deletion = state.records[--state.count];
+    broker_state_commit(&state);
+    ck_assert_int_eq(ready_calls, 1);
+    ck_assert(find("T")->deleting);
+    state.records[state.count++] = deletion;
+    broker_state_commit(&state);
+    ck_assert_ptr_null(find("T"));
+
+    /* Deleted, made and deleted again. */
+    broker_state_put_topic(&state, 10, "T", 4);
+    state.next_index = 11;
+    submit_deletion("T");
+    ck_assert_int_eq(create("T", "TBW102", 4), 0);
+    submit_deletion("T");
+    deletion = state.records[--state.count];
+    broker_state_commit(&state);
+    ck_assert_uint_eq(find("T")->incarnation, 12);
+    ck_assert(find("T")->deleting);
+    state.records[state.count++] = deletion;
+    ck_assert_int_eq(create("T", "TBW102", 4), 0);
+    broker_state_commit(&state);
+    ck_assert_uint_eq(find("T")->incarnation, 14);
     ck_assert(!find("T")->deleting);
 }
 END_TEST
@@ -231,6 +335,9 @@ int main(void)
     tcase_add_test(test, lost_leadership_is_told_to_those_who_wait);
     tcase_add_test(test, retry_topics_do_not_depend_on_auto_creation);
     tcase_add_test(test, a_topic_that_is_being_deleted_is_made_anew_behind_its_end);
+    tcase_add_test(test, a_deletion_without_an_answer_is_still_on_its_way);
+    tcase_add_test(test, a_deletion_that_was_refused_is_not_on_its_way);
+    tcase_add_test(test, a_topic_that_is_coming_may_be_deleted_by_what_stands_behind);
     tcase_add_test(test, a_change_keeps_the_incarnation_and_moves_the_version);
     tcase_add_test(test, a_built_in_topic_goes_back_to_its_defaults);
     tcase_add_test(test, queues_are_opened_once_and_forgotten_with_the_topic);
