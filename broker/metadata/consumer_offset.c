@@ -309,7 +309,7 @@ static void timer_arm(struct consumer_offset_table *table, bool soon)
 /* Nothing to do: this very value is stored and nothing that could change it is on its way. */
 static bool is_stored(struct consumer_offset_table *table, struct slice group, struct slice topic, int32_t queue_id, int64_t offset)
 {
-    return table->in_flight == 0 && consumer_offset_find(table, group, topic, queue_id) == offset &&
+    return table->in_flight == 0 && !table->unsettled && consumer_offset_find(table, group, topic, queue_id) == offset &&
            pending_find(table, group, topic, queue_id) == NULL;
 }
 
@@ -452,6 +452,7 @@ static void record_done(struct broker *broker, void *context, int code)
     struct consumer_offset_batch *batch = context;
     assert(broker->offsets->in_flight > 0);
     broker->offsets->in_flight--;
+    broker->offsets->unsettled = code != 0;
     batch_finish(batch, code);
 }
 

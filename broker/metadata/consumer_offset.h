@@ -48,6 +48,7 @@ struct consumer_offset_table {
     struct consumer_offset_batch *open; /* waiters of what is pending */
     struct consumer_offset_batch *newest; /* last record on its way, NULL = none */
     uint32_t in_flight;                 /* records on their way */
+    bool unsettled;                     /* the newest one that ended has no known outcome: it may stand in the log */
     struct offset_reset *resets;        /* that clients have not applied yet (offset_reset.h) */
     struct consumer_offset_timer *timer; /* NULL without a loop: tests flush by hand */
     uint64_t dropped; /* gathered commits that could not be kept: counted, the client sends them again */

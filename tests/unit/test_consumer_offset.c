@@ -299,6 +299,27 @@ START_TEST(going_back_while_a_record_is_on_its_way_is_no_repetition)
 }
 END_TEST
 
+/* Its quorum was late, but it stands in the log: to say again what is stored is no repetition then. */
+START_TEST(going_back_behind_a_record_without_an_answer_is_no_repetition)
+{
+    ck_assert_int_eq(commit_wait(0, 10), 0);
+    consumer_offset_flush(broker);
+    broker_state_commit(&state);
+    ck_assert_int_eq(commit_wait(0, 10), ERROR_EXISTS);
+
+    ck_assert_int_eq(commit_wait(0, 20), 0);
+    consumer_offset_flush(broker);
+    broker_state_fail(&state, ERROR_QUORUM_TIMEOUT);
+    ck_assert_int_eq(done_code, ERROR_QUORUM_TIMEOUT);
+    ck_assert_int_eq(commit_wait(0, 10), 0);
+    consumer_offset_flush(broker);
+    ck_assert_int_eq(consumer_offset_put(broker->offsets, G, T, 0, 20), 0); /* the late one commits */
+    broker_state_commit(&state);
+    ck_assert_int_eq(stored(0), 10);
+    ck_assert_int_eq(commit_wait(0, 10), ERROR_EXISTS);
+}
+END_TEST
+
 START_TEST(a_commit_that_is_waited_for_overtakes_none_and_is_not_overtaken)
 {
     commit(0, 10);
@@ -406,6 +427,7 @@ int main(void)
     tcase_add_test(test, values_out_of_range_are_refused);
     tcase_add_test(test, commits_that_nobody_waits_for_share_a_record);
     tcase_add_test(test, going_back_while_a_record_is_on_its_way_is_no_repetition);
+    tcase_add_test(test, going_back_behind_a_record_without_an_answer_is_no_repetition);
     tcase_add_test(test, a_commit_that_is_waited_for_overtakes_none_and_is_not_overtaken);
     tcase_add_test(test, failures_are_told);
     tcase_add_test(test, reading_waits_for_what_is_on_its_way);
