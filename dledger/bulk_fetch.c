@@ -321,7 +321,7 @@ static void all_synced(struct bulk_fetch *fetch)
 {
     if (fetch->staging.last_index < (int64_t)fetch->last)
         enter(fetch, BULK_ENTRIES);
-    else
+    else if (!fetch->replica->begins_anew) /* else the vote goes first, with a start of its own: that one goes on with what is here */
         begin_finishing(fetch);
 }
 

@@ -501,6 +501,25 @@ START_TEST(test_old_copy)
 }
 END_TEST
 
+/* It hears that its directory is an old copy while a checkpoint is being written, so its vote cannot go at once; meanwhile all that it fetches has come. */
+START_TEST(test_old_copy_at_the_end)
+{
+    struct group_node *node = fetch_a_part(50);
+    struct peer_message forgot = {.type = PEER_FORGOT, .forgot = {.term = node->replica.votes.term + 1}};
+    group.fetch_bytes_per_second = node->replica.options.fetch_bytes_per_second = 0;
+    replica_start_save(&node->replica, false);
+    ck_assert(node->replica.saving);
+    replica_receive(&node->replica, group_leader()->id, &forgot, NULL);
+    ck_assert(node->replica.begins_anew);
+    for (int i = 0; i < 2000 && node->restarts == 0; i++)
+        group_step();
+    ck_assert_int_eq(node->restarts, 1);
+    ck_assert_int_eq(node->replica.phase, REPLICA_MUTE);
+    ck_assert_int_eq(node->replica.mute_reason, PEER_MUTE_EMPTY); /* what it voted it does not know */
+    expect_level(node);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("bulk_fetch");
@@ -518,6 +537,7 @@ int main(void)
     tcase_add_test(tcase, test_killed_before_the_mark);
     tcase_add_loop_test(tcase, test_behind_again, 0, 2);
     tcase_add_test(tcase, test_leader_changes);
+    tcase_add_test(tcase, test_old_copy_at_the_end);
     tcase_add_loop_test(tcase, test_damaged_meanwhile, 0, 6);
     tcase_add_test(tcase, test_lossy);
     tcase_add_loop_test(tcase, test_spoiled_manifest, 0, 5);
