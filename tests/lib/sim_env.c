@@ -38,6 +38,7 @@ struct sim_node {
 
 struct sim_name {
     char *path;
+    size_t parent_size; /* of the part of the path that names the directory it is in */
     struct sim_node *node; /* NULL: a directory */
     UT_hash_handle hh;
 };
@@ -359,6 +360,8 @@ static struct sim_name *add_name(struct sim_env *sim, const char *path, struct s
 {
     struct sim_name *name = check_memory(calloc(1, sizeof *name));
     name->path = check_memory(strdup(path));
+    const char *slash = strrchr(name->path, '/');
+    name->parent_size = slash == NULL ? SIZE_MAX : (size_t)(slash - name->path);
     name->node = node_ref(node);
     HASH_ADD_KEYPTR(hh, sim->names, name->path, strlen(name->path), name);
     return name;
@@ -854,7 +857,7 @@ static int sim_sync_dir(struct env *env, const char *path)
 static int sim_list(struct env *env, const char *path, int (*each)(void *argument, const char *name, bool is_dir), void *argument)
 {
     struct sim_env *sim = sim_of(env);
-    bool dying, deeper;
+    bool dying;
     int rv = begin(sim, SIM_LIST, &dying);
     if (rv == 0)
         rv = finish(sim, dying, 0);
@@ -863,15 +866,14 @@ static int sim_list(struct env *env, const char *path, int (*each)(void *argumen
     if (!is_dir(sim, path))
         return -ENOENT;
     /* The callback may remove what it is told about. */
-    size_t count = 0, size = strlen(path);
+    size_t count = 0, size = strcmp(path, "/") == 0 ? 0 : strlen(path);
     struct child {
         char *name;
         bool is_dir;
     } *children = check_memory(calloc(HASH_COUNT(sim->names) + 1u, sizeof *children));
     for (struct sim_name *name = sim->names; name != NULL; name = name->hh.next) {
-        const char *child = below(path, size, name->path, &deeper);
-        if (child != NULL && !deeper)
-            children[count++] = (struct child){check_memory(strdup(child)), name->node == NULL};
+        if (name->parent_size == size && memcmp(name->path, path, size) == 0)
+            children[count++] = (struct child){check_memory(strdup(name->path + size + 1)), name->node == NULL};
     }
     for (size_t i = 0; i < count; i++) {
         if (rv == 0)

@@ -36,8 +36,6 @@ void machine_clock(struct machine *machine)
     machine->disk.own_clock.wall_ms = 1600000000000 + (int64_t)(world.now / 1000) + machine->wall_skew_ms;
 }
 
-static void on_wake(const struct world_event *event);
-
 void machine_wake(struct machine *machine, uint64_t at)
 {
     if (!machine->up || machine->paused)
@@ -46,10 +44,8 @@ void machine_wake(struct machine *machine, uint64_t at)
         at = machine->busy_until;
     if (at < world.now)
         at = world.now;
-    if (at >= machine->wake_at)
-        return;
-    machine->wake_at = at;
-    world_at(at, on_wake, machine->id, machine->life, NULL, at);
+    if (at < world.wake_at[machine->id])
+        world.wake_at[machine->id] = at;
 }
 
 /* ---- what the replica asks for ---- */
@@ -291,7 +287,7 @@ void machine_init(struct machine *machine, int id)
     machine->disk.writeback_per_mille = (uint32_t)chance(30);
     machine->powered = true;
     machine->boot_us = world.now - chance(90 * SECOND);
-    machine->wake_at = UINT64_MAX;
+    world.wake_at[machine->id] = UINT64_MAX;
     machine->cut_above = UINT64_MAX;
 }
 
@@ -344,7 +340,7 @@ static void forget_process(struct machine *machine)
     machine->stopping = machine->transferred = false;
     machine->greet_wanted = false;
     machine->client_calls = 0;
-    machine->wake_at = UINT64_MAX;
+    world.wake_at[machine->id] = UINT64_MAX;
     machine->busy_until = 0;
     machine->failed_at = 0;
     machine->commit_seen = 0;
@@ -645,7 +641,7 @@ void machine_pause(struct machine *machine, bool clock_too)
     machine->paused = true;
     machine->frozen = clock_too;
     machine->paused_since = world.now;
-    machine->wake_at = UINT64_MAX;
+    world.wake_at[machine->id] = UINT64_MAX;
 }
 
 void machine_resume(struct machine *machine)
@@ -799,21 +795,40 @@ void machine_after(struct machine *machine)
 
 enum work { WORK_MESSAGES, WORK_TICK, WORK_TIMERS, WORK_CALLS, WORK_SYNCED, WORK_RESERVED, WORK_SAVED, WORK_SCRUBBED, WORK_VOTE_SAVED, WORK_POOL, WORKS };
 
+/* A bit for each that there is some of. */
+static uint32_t works_there(const struct machine *machine)
+{
+    uint32_t there = 0;
+    for (int kind = 0; kind < JOBS; kind++)
+        there |= (uint32_t)machine->jobs[kind].back << (WORK_SYNCED + kind);
+    there |= (uint32_t)(machine->arrived != 0) << WORK_MESSAGES;
+    there |= (uint32_t)(!machine->stopping && replica_deadline_us(&machine->replica) <= machine->disk.own_clock.monotonic_us) << WORK_TICK;
+    there |= (uint32_t)(loop_due_ms(&machine->loop) <= machine->loop.now_ms) << WORK_TIMERS;
+    there |= (uint32_t)(machine->client_calls != 0) << WORK_CALLS;
+    there |= (uint32_t)(machine->loop.work_count != 0) << WORK_POOL;
+    return there;
+}
+
+static enum work any_of(uint32_t works)
+{
+    int count = __builtin_popcount(works);
+    for (uint64_t skip = count > 1 ? chance((uint64_t)count) : 0; skip > 0; skip--)
+        works &= works - 1;
+    return (enum work)__builtin_ctz(works);
+}
+
+/* False: there was none after all. */
 static bool do_one(struct machine *machine, enum work work)
 {
     switch (work) {
     case WORK_MESSAGES:
         return network_handle_one(machine);
     case WORK_TICK:
-        if (machine->stopping || replica_deadline_us(&machine->replica) > machine->disk.own_clock.monotonic_us)
-            return false;
         replica_tick(&machine->replica);
         return true;
     case WORK_TIMERS:
         return loop_run_timer(&machine->loop);
     case WORK_CALLS:
-        if (machine->client_calls == 0)
-            return false;
         machine->client_calls--;
         workload_call(machine);
         return true;
@@ -821,13 +836,9 @@ static bool do_one(struct machine *machine, enum work work)
     case WORK_RESERVED:
     case WORK_SAVED:
     case WORK_SCRUBBED:
-    case WORK_VOTE_SAVED: {
-        enum machine_job_kind kind = (enum machine_job_kind)(work - WORK_SYNCED);
-        if (!machine->jobs[kind].back)
-            return false;
-        job_back(machine, kind);
+    case WORK_VOTE_SAVED:
+        job_back(machine, (enum machine_job_kind)(work - WORK_SYNCED));
         return true;
-    }
     case WORK_POOL:
         return loop_run_work(&machine->loop);
     default:
@@ -835,42 +846,43 @@ static bool do_one(struct machine *machine, enum work work)
     }
 }
 
-static void on_wake(const struct world_event *event)
+void machine_run(struct machine *machine)
 {
-    struct machine *machine = world.machines[event->node];
-    enum work works[WORKS]; /* that there may be some of */
-    uint64_t left = WORKS;
+    uint32_t passed = 0; /* works that are not looked at any more */
+    uint32_t there = 0;
+    bool turn_due = true; /* two turns with nothing in between are one */
     bool more = false;
 
-    if (machine->life != event->life || !machine->up || machine->paused || machine->wake_at != event->value)
-        return;
-    machine->wake_at = UINT64_MAX;
+    world.wake_at[machine->id] = UINT64_MAX;
     machine_clock(machine);
-    for (int i = 0; i < WORKS; i++)
-        works[i] = (enum work)i;
-    for (int handled = 0; left > 0 && handled < 200; handled++) {
-        uint64_t place = chance(left);
-        enum work work = works[place];
+    for (int handled = 0; handled < 200; handled++) {
+        there = works_there(machine) & ~passed;
+        if (there == 0)
+            break;
+        enum work work = any_of(there);
+        /* What was looked for in vain before this one, and comes now, waits for the next time. */
+        passed |= ~there & (uint32_t)chance_next();
         if (!do_one(machine, work) || work == WORK_TICK) {
-            works[place] = works[--left]; /* the timer runs once a turn */
+            passed |= 1u << work; /* the timer runs once a turn */
         } else {
             checker_machine(machine);
         }
         if (machine->disk.dead)
             break;
-        if (chance_of(world.turn_per_mille))
+        turn_due = !chance_of(world.turn_per_mille);
+        if (!turn_due)
             more = turn(machine);
         if (machine->disk.dead)
             break;
     }
-    if (!machine->disk.dead)
+    if (!machine->disk.dead && turn_due)
         more = turn(machine);
     if (machine->disk.dead) {
         machine_died(machine);
         return;
     }
     machine->busy_until = world.now + 5 + chance(40);
-    if (more || left > 0) {
+    if (more || there != 0) {
         machine_wake(machine, world.now);
         return;
     }

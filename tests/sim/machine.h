@@ -57,7 +57,6 @@ struct machine {
     uint64_t paused_since;
     uint64_t boot_us;   /* when its monotonic clock was 0 */
     int64_t wall_skew_ms;
-    uint64_t wake_at;   /* UINT64_MAX = not planned */
     uint64_t busy_until;
     bool greet_wanted;
     uint64_t members_seen; /* replica.members_version */
@@ -150,6 +149,8 @@ void machine_put_copy_back(struct machine *machine);
 void machine_clock(struct machine *machine);
 /* The loop is to run, now or when it has finished its turn. */
 void machine_wake(struct machine *machine, uint64_t at);
+/* It is time. */
+void machine_run(struct machine *machine);
 /* After anything of the member was called outside the loop. */
 void machine_after(struct machine *machine);
 /* False when it died meanwhile. */

@@ -93,14 +93,37 @@ static struct world_event next_event(void)
     return events.items[place];
 }
 
+/* Loops are most of what there is to run, and are often woken earlier than was planned: so they are not events. 0: none is. */
+static int next_machine(void)
+{
+    int next = 0;
+    uint64_t at = UINT64_MAX;
+    for (int i = 1; i <= world.nodes; i++) {
+        if (world.wake_at[i] < at) {
+            at = world.wake_at[i];
+            next = i;
+        }
+    }
+    return next;
+}
+
 bool world_run_while_not(bool (*condition)(void), uint64_t until)
 {
     uint64_t look_at = world.now;
-    while (events.count > 0 && events.heap[0].at <= until) {
-        struct world_event event = next_event();
-        world.now = event.at;
+    for (;;) {
+        int node = next_machine();
+        uint64_t event_at = events.count > 0 ? events.heap[0].at : UINT64_MAX;
+        uint64_t at = node != 0 && world.wake_at[node] < event_at ? world.wake_at[node] : event_at;
+        if (at > until || at == UINT64_MAX)
+            break;
+        world.now = at;
         world.stats->events++;
-        event.run(&event);
+        if (at < event_at) {
+            machine_run(world.machines[node]);
+        } else {
+            struct world_event event = next_event();
+            event.run(&event);
+        }
         if (condition != NULL && world.now >= look_at) {
             if (condition())
                 return true;
@@ -396,6 +419,8 @@ void world_run(uint64_t seed, const struct world_options *options, struct world_
     world.stats = stats;
     world.schedule = schedule;
     world.now = 100 * SECOND;
+    for (int i = 0; i <= WORLD_NODES_MAX; i++)
+        world.wake_at[i] = UINT64_MAX;
     if (options->drivers) {
         drivers_run((enum drivers_play)options->play);
         return;

@@ -118,6 +118,7 @@ struct world {
     int nodes;    /* machines, members of the group or not */
     int founders; /* those of the first start: the first ones */
     struct machine *machines[WORLD_NODES_MAX + 1];
+    uint64_t wake_at[WORLD_NODES_MAX + 1]; /* of machines, when their loops go on next; UINT64_MAX = not planned */
     struct world_stats *stats;
     struct world_schedule *schedule;
 
