@@ -214,6 +214,7 @@ int ledger_begin_at(struct ledger *ledger, uint64_t index, uint64_t position, st
         rv = mapped_file_queue_cut(&ledger->index, 0, error);
     if (rv != 0)
         return rv;
+    ledger->walked = false;
     ledger->begin_index = (int64_t)index;
     ledger->last_index = (int64_t)index - 1;
     ledger->last_term = 0;
@@ -303,6 +304,7 @@ int ledger_truncate(struct ledger *ledger, uint64_t first_removed)
     if (rv != 0)
         return ledger_fail(ledger, rv, "sync of", file, new_end);
 
+    ledger->walked = false;
     ledger_cut_holes(ledger, first_removed);
     for (int64_t index = (int64_t)first_removed; index <= ledger->last_index; index++) {
         if (index >= ledger->index_verified_from)
@@ -343,23 +345,9 @@ static bool header_is(const struct ledger *ledger, uint64_t index, uint64_t posi
            position + ledger_entry_size(entry) <= ledger->end_position;
 }
 
-/* Index files are never synced: after a power cut a unit older than what recovery rewrote may be gone or old, and a disk may change any. The entry
- * itself decides; a lost unit is found again by walking the headers from the nearest good one of back_max before it. */
-static bool locate_checked(const struct ledger *ledger, uint64_t index, uint64_t back_max, struct ledger_entry *entry)
+/* From an entry on, whose header is `entry`, to that of index. */
+static bool walk(const struct ledger *ledger, uint64_t from, uint64_t index, struct ledger_entry *entry)
 {
-    const uint8_t *unit = ledger_index_unit(ledger, index);
-    if (unit != NULL && header_is(ledger, index, load_u64(unit + 4), entry))
-        return true;
-    uint64_t from = index;
-    uint64_t position = ledger->data.files[0]->start;
-    bool found = false;
-    while (!found && from > (uint64_t)ledger->begin_index && index - from < back_max) {
-        from--;
-        unit = ledger_index_unit(ledger, from);
-        found = unit != NULL && header_is(ledger, from, load_u64(unit + 4), entry);
-    }
-    if (!found && (from > (uint64_t)ledger->begin_index || !header_is(ledger, from, position, entry)))
-        return false;
     while (from < index) {
         uint64_t end = entry->position + ledger_entry_size(entry);
         uint64_t next_file = end - end % ledger->data.file_size + ledger->data.file_size;
@@ -368,7 +356,35 @@ static bool locate_checked(const struct ledger *ledger, uint64_t index, uint64_t
             return false;
         /* Its blocks may be missing too, and a store into a hole of a full disk is a SIGBUS: the unit is left as it is. */
     }
+    struct ledger *hint = (struct ledger *)(uintptr_t)ledger;
+    hint->walked = true;
+    hint->walked_index = index;
+    hint->walked_position = entry->position;
     return true;
+}
+
+/* Index files are never synced: after a power cut a unit older than what recovery rewrote may be gone or old, and a disk may change any. The entry
+ * itself decides; a lost unit is found again by walking the headers from the nearest good one of back_max before it. Where many are lost they are mostly
+ * wanted one after the other: so the entry that the last walk came to is as good as a unit. */
+static bool locate_checked(const struct ledger *ledger, uint64_t index, uint64_t back_max, struct ledger_entry *entry)
+{
+    const uint8_t *unit = ledger_index_unit(ledger, index);
+    if (unit != NULL && header_is(ledger, index, load_u64(unit + 4), entry))
+        return true;
+    uint64_t from = index;
+    uint64_t position = ledger->data.files[0]->start;
+    bool found = false;
+    if (ledger->walked && index == ledger->walked_index + 1 && index > (uint64_t)ledger->begin_index &&
+        header_is(ledger, ledger->walked_index, ledger->walked_position, entry) && walk(ledger, ledger->walked_index, index, entry))
+        return true;
+    while (!found && from > (uint64_t)ledger->begin_index && index - from < back_max) {
+        from--;
+        unit = ledger_index_unit(ledger, from);
+        found = unit != NULL && header_is(ledger, from, load_u64(unit + 4), entry);
+    }
+    if (!found && (from > (uint64_t)ledger->begin_index || !header_is(ledger, from, position, entry)))
+        return false;
+    return walk(ledger, from, index, entry);
 }
 
 enum place_known { PLACE_UNKNOWN, PLACE_OF_DAMAGED, PLACE_OF_ENTRY };

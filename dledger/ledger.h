@@ -87,6 +87,9 @@ struct ledger {
     /* ---- private: index files ---- */
     uint64_t index_reserved_end;  /* bytes of the index files that have disk blocks */
     int64_t index_verified_from;  /* units from here on were checked or written in this run: where an entry is damaged they tell its place */
+    /* ---- private: the entry that was found last by walking over headers, for whoever asks for the next one: where it was. A hint: its header is looked at ---- */
+    bool walked;
+    uint64_t walked_index, walked_position;
     /* ---- private: the checkpoint's entry, behind which this run began to look, -1 = none. Its unit may be lost, and damage before it hide its place ---- */
     int64_t known_index;
     uint64_t known_end;
