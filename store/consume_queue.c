@@ -476,22 +476,31 @@ static int64_t first_unit_from(uint64_t byte)
 
 /* Where the unit stands its bytes name a record before the limit. Not asked for its tags code: the last unit of a page has it on the next one, which is
  * a hole in most queues. */
-static bool is_record_before(const struct consume_queue *queue, int64_t queue_offset, int64_t physical_limit)
+static bool is_record_before(const uint8_t *unit, int64_t physical_limit)
 {
-    const size_t size = 12;
-    const uint8_t *p = queue->window == NULL ? mapped_file_queue_at(&queue->files, byte_of(queue_offset), size)
-                                             : mapped_file_queue_peek(&queue->files, queue->window, byte_of(queue_offset), size);
-    if (p == NULL)
-        return false;
-    int64_t physical_offset = (int64_t)load_u64(p);
-    return (int32_t)load_u32(p + 8) > 0 && physical_offset > 0 && physical_offset < physical_limit;
+    int64_t physical_offset = (int64_t)load_u64(unit);
+    return (int32_t)load_u32(unit + 8) > 0 && physical_offset > 0 && physical_offset < physical_limit;
 }
 
 static bool has_record_before(const struct consume_queue *queue, int64_t from, int64_t to, int64_t physical_limit)
 {
-    for (; from < to; from++) {
-        if (is_record_before(queue, from, physical_limit))
-            return true;
+    const size_t looked_at = 12; /* bytes of a unit */
+    while (from < to) {
+        /* All whose beginnings lie in one page of a file at once: most of them are zeros. */
+        uint64_t byte = byte_of(from), in_file = byte % queue->files.file_size, left = PAGE - in_file % PAGE;
+        if (left > queue->files.file_size - in_file)
+            left = queue->files.file_size - in_file;
+        int64_t count = left < looked_at ? 1 : (int64_t)((left - looked_at) / CONSUME_QUEUE_UNIT_SIZE + 1);
+        if (count > to - from)
+            count = to - from;
+        size_t size = (size_t)(count - 1) * CONSUME_QUEUE_UNIT_SIZE + looked_at;
+        const uint8_t *unit = queue->window == NULL ? mapped_file_queue_at(&queue->files, byte, size)
+                                                    : mapped_file_queue_peek(&queue->files, queue->window, byte, size);
+        for (int64_t i = 0; unit != NULL && i < count; i++) {
+            if (is_record_before(unit + i * CONSUME_QUEUE_UNIT_SIZE, physical_limit))
+                return true;
+        }
+        from += count;
     }
     return false;
 }
