@@ -83,8 +83,8 @@ struct stats_item {
 struct broker_stats_manager {
     struct env *env;
     struct stats_item *items; /* uthash by key */
-    struct stats_item *slots[LIMIT_STATS_ITEMS];
-    uint32_t count; /* slots[0, count) are taken */
+    struct stats_item **slots;
+    uint32_t count, capacity; /* slots[0, count) are taken */
     uint32_t tick;
     uint64_t refused;
 };
@@ -118,6 +118,7 @@ void broker_stats_manager_free(struct broker_stats_manager *manager)
         return;
     while (manager->count > 0)
         drop(manager, manager->slots[manager->count - 1]);
+    free(manager->slots);
     free(manager);
 }
 
@@ -198,10 +199,24 @@ static unsigned oldest(const struct stats_item *item, int window)
     return windows[window].first + (item->count[window] < windows[window].samples ? 0u : item->next[window]);
 }
 
+static bool has_slot(struct broker_stats_manager *manager)
+{
+    if (manager->count < manager->capacity)
+        return true;
+    uint32_t capacity = manager->capacity == 0 ? 64 : manager->capacity * 2;
+    struct stats_item **slots = capacity > LIMIT_STATS_ITEMS ? NULL : realloc(manager->slots, capacity * sizeof *slots);
+    if (slots == NULL)
+        return false;
+    manager->slots = slots;
+    manager->capacity = capacity;
+    return true;
+}
+
 static struct stats_item *make(struct broker_stats_manager *manager, enum stats_kind kind, const char *key, size_t size)
 {
+    static_assert((LIMIT_STATS_ITEMS & (LIMIT_STATS_ITEMS - 1)) == 0, "slots are doubled");
     size_t samples = kinds[kind].has_size ? STATS_SAMPLES * sizeof(uint64_t) : 0;
-    struct stats_item *item = manager->count >= LIMIT_STATS_ITEMS ? NULL : calloc(1, sizeof *item + samples);
+    struct stats_item *item = has_slot(manager) ? calloc(1, sizeof *item + samples) : NULL;
     if (item == NULL || (item->key = malloc(size + 1)) == NULL) {
         free(item);
         manager->refused++;

@@ -75,7 +75,6 @@ struct index_compare {
     bool continues; /* where the last one ended */
     bool goes_back;
     int64_t dispatched_at_begin;
-    struct view views[INDEX_FILES_MAX];
     size_t view_count;
     bool found;     /* damage, in: */
     bool in_file;   /* the file of the view `at`; else in front of it (view_count: behind all) */
@@ -105,15 +104,19 @@ struct index_compare {
     bool checked;            /* slots and header were looked at, or need not be */
     uint32_t *heads;         /* of each slot the newest entry in front of the cursor */
     int64_t last_offset, last_timestamp_ms; /* of the entry in front; time -1: not known */
-    uint8_t chunk[CHUNK_ENTRIES * INDEX_ENTRY_SIZE];
     uint32_t chunk_number, chunk_count;
+
+    /* ---- large, and written before they are read: not zero at first ---- */
+    struct view views[INDEX_FILES_MAX];
+    uint8_t chunk[CHUNK_ENTRIES * INDEX_ENTRY_SIZE];
 };
 
 struct index_compare *index_compare_new(struct env *env, struct index_service *service, const int64_t *dispatched)
 {
-    struct index_compare *compare = calloc(1, sizeof *compare);
+    struct index_compare *compare = malloc(sizeof *compare);
     if (compare == NULL)
         return NULL;
+    memset(compare, 0, offsetof(struct index_compare, views));
     compare->env = env;
     compare->service = service;
     compare->dispatched = dispatched;

@@ -77,6 +77,29 @@ static void mark(struct half_set *set, int64_t offset, bool rolled_back)
     set->rolled_back[bit / 8] = (uint8_t)(rolled_back ? set->rolled_back[bit / 8] | mask : set->rolled_back[bit / 8] & ~mask);
 }
 
+static size_t bytes_until(int64_t next)
+{
+    return next >= HALF_SET_REMEMBERED ? BITS_BYTES : (size_t)(next + 7) / 8;
+}
+
+static int make_bits(struct half_set *set, int64_t next)
+{
+    size_t size = set->rolled_back_size == 0 ? 1024 : set->rolled_back_size;
+    while (size < bytes_until(next))
+        size *= 2;
+    if (size > BITS_BYTES)
+        size = BITS_BYTES;
+    if (size <= set->rolled_back_size)
+        return 0;
+    uint8_t *bits = realloc(set->rolled_back, size);
+    if (bits == NULL)
+        return ERROR_NO_MEMORY;
+    memset(bits + set->rolled_back_size, 0, size - set->rolled_back_size);
+    set->rolled_back = bits;
+    set->rolled_back_size = size;
+    return 0;
+}
+
 /* ---- apply ---- */
 
 int half_set_arrived(struct half_set *set, int64_t offset, int64_t store_ms, struct slice immunity)
@@ -84,9 +107,7 @@ int half_set_arrived(struct half_set *set, int64_t offset, int64_t store_ms, str
     int64_t seconds;
     if (offset < set->next)
         return 0;
-    if (set->rolled_back == NULL && (set->rolled_back = calloc(1, BITS_BYTES)) == NULL)
-        return ERROR_NO_MEMORY;
-    if (make_room(set) != 0)
+    if (make_bits(set, offset + 1) != 0 || make_room(set) != 0)
         return ERROR_NO_MEMORY;
     if (immunity.data == NULL || !slice_to_i64(immunity, &seconds) || seconds < 0)
         seconds = -1;
@@ -161,7 +182,7 @@ int half_set_snapshot(const struct half_set *set, struct half_set_snapshot *snap
     }
     if (set->rolled_back != NULL) {
         message->rolled_back.data = set->rolled_back;
-        message->rolled_back.len = set->next >= HALF_SET_REMEMBERED ? BITS_BYTES : (size_t)(set->next + 7) / 8;
+        message->rolled_back.len = bytes_until(set->next);
     }
     return 0;
 }
@@ -179,14 +200,13 @@ int half_set_restore(struct half_set *set, const Ledgermq__HalfSet *message)
     int rv = ERROR_MALFORMED;
     if (message != NULL && message->next != 0) {
         size_t count = message->n_offset_deltas;
-        size_t bytes = message->next >= HALF_SET_REMEMBERED ? BITS_BYTES : (size_t)(message->next + 7) / 8;
+        size_t bytes = bytes_until(message->next);
         if (message->next < 0 || message->n_store_ms_deltas != count || message->n_checks != count || message->n_immunity_s != count ||
             count > UINT32_MAX / 4 || message->rolled_back.len != bytes)
             return ERROR_MALFORMED;
         fresh.capacity = count < ENTRIES_MIN ? ENTRIES_MIN : (uint32_t)count;
         fresh.entries = malloc(fresh.capacity * sizeof *fresh.entries);
-        fresh.rolled_back = calloc(1, BITS_BYTES);
-        if (fresh.entries == NULL || fresh.rolled_back == NULL) {
+        if (fresh.entries == NULL || make_bits(&fresh, message->next) != 0) {
             rv = ERROR_NO_MEMORY;
             goto refuse;
         }

@@ -29,6 +29,7 @@ struct half_set {
     uint32_t unsettled;
     int64_t next;         /* half-queue offset that comes next */
     uint8_t *rolled_back; /* bit (offset % HALF_SET_REMEMBERED) */
+    size_t rolled_back_size; /* grows with the offsets */
 };
 
 enum half_state {
