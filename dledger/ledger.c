@@ -438,7 +438,8 @@ const uint8_t *ledger_entry(const struct ledger *ledger, uint64_t index, struct 
         return NULL;
     uint32_t size = load_u32(unit + 12);
     const uint8_t *bytes = mapped_file_queue_at(&ledger->data, load_u64(unit + 4), size);
-    if (bytes == NULL || ledger_entry_decode(entry, bytes) != 0 || entry->index != index || ledger_entry_size(entry) != size)
+    if (bytes == NULL || ledger_entry_decode(entry, bytes) != 0 || entry->index != index || entry->position != load_u64(unit + 4) ||
+        ledger_entry_size(entry) != size)
         return NULL;
     return bytes;
 }
@@ -578,12 +579,27 @@ int ledger_trim(struct ledger *ledger, uint64_t position, struct error *error)
         return error_set(error, ERROR_DAMAGED, "%s: the newest entry cannot be found", ledger->dir);
     if (position > last_position)
         position = last_position;
-    int rv = mapped_file_queue_trim(&ledger->data, position, error);
+    /* The first header that is left has to tell its index. A damaged one is passed over where what is behind it may go as well. */
     struct ledger_entry first;
-    uint64_t begin = mapped_file_queue_begin(&ledger->data);
-    const uint8_t *header = mapped_file_queue_at(&ledger->data, begin, LEDGER_ENTRY_HEADER_SIZE);
-    if (header == NULL || ledger_entry_decode(&first, header) != 0 || first.position != begin)
-        return error_set(error, ERROR_DAMAGED, "%s/data/%020llu: the first header is damaged", ledger->dir, (unsigned long long)begin);
+    uint64_t begin = position - position % ledger->data.file_size;
+    if (begin < mapped_file_queue_begin(&ledger->data))
+        begin = mapped_file_queue_begin(&ledger->data);
+    uint64_t last_begin = ledger->trim_position < last_position ? ledger->trim_position : begin;
+    for (;; begin += ledger->data.file_size) {
+        const uint8_t *header = mapped_file_queue_at(&ledger->data, begin, LEDGER_ENTRY_HEADER_SIZE);
+        if (header != NULL && ledger_entry_decode(&first, header) == 0 && first.position == begin && (int64_t)first.index >= ledger->begin_index &&
+            (int64_t)first.index <= ledger->last_index)
+            break;
+        if (begin + ledger->data.file_size > last_begin)
+            return error_set(error, ERROR_DAMAGED, "%s/data/%020llu: the first header is damaged", ledger->dir, (unsigned long long)begin);
+    }
+    int rv = mapped_file_queue_trim(&ledger->data, begin, error);
+    if (mapped_file_queue_begin(&ledger->data) != begin) { /* a name could not be removed */
+        begin = mapped_file_queue_begin(&ledger->data);
+        const uint8_t *header = mapped_file_queue_at(&ledger->data, begin, LEDGER_ENTRY_HEADER_SIZE);
+        if (ledger_entry_decode(&first, header) != 0 || first.position != begin)
+            return rv;
+    }
     ledger->begin_index = (int64_t)first.index;
     ledger_trim_holes(ledger, begin);
     size_t gone = 0;

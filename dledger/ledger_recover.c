@@ -42,10 +42,10 @@ struct walk {
     int64_t claim;
 };
 
-static int damaged(const struct ledger *ledger, uint64_t position, struct error *error, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+static int damaged(const struct ledger *ledger, uint64_t position, bool repairable, struct error *error, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
 
-static int damaged(const struct ledger *ledger, uint64_t position, struct error *error, const char *format, ...)
+static int damaged(const struct ledger *ledger, uint64_t position, bool repairable, struct error *error, const char *format, ...)
 {
     char why[240];
     va_list args;
@@ -53,9 +53,9 @@ static int damaged(const struct ledger *ledger, uint64_t position, struct error 
     vsnprintf(why, sizeof why, format, args);
     va_end(args);
     uint64_t offset = position % ledger->data.file_size;
-    return error_set(error, ERROR_DAMAGED,
-                     "%s/data/%020llu at offset %llu: %s. Nothing was changed: move %s away and let the node refill from its peers",
-                     ledger->dir, (unsigned long long)(position - offset), (unsigned long long)offset, why, ledger->dir);
+    return error_set(error, ERROR_DAMAGED, "%s/data/%020llu at offset %llu: %s. Nothing was changed: move %s away and %s", ledger->dir,
+                     (unsigned long long)(position - offset), (unsigned long long)offset, why, ledger->dir,
+                     repairable ? "let the node refill from its peers" : "let the node refill from its peers, or restore a backup when there are none");
 }
 
 /* An entry whose header is in its place and in the chain, and yet none of ours: a later version wrote it. It is neither torn nor damaged, and must not be
@@ -170,8 +170,8 @@ static bool may_follow(const struct ledger *ledger, const struct walk *walk, con
     return missing <= (entry->position - walk->end) / LEDGER_ENTRY_HEADER_SIZE;
 }
 
-/* The nearest valid entry behind a stop, in a log that went to look_to at the least. */
-static bool next_valid(const struct ledger *ledger, const struct walk *walk, uint64_t look_to, struct ledger_entry *entry)
+/* The nearest valid entry behind a stop, in a log that went to look_to at the least; any: also one that cannot follow what is before the stop. */
+static bool next_valid(const struct ledger *ledger, const struct walk *walk, uint64_t look_to, bool any, struct ledger_entry *entry)
 {
     if (look_to < walk->look_from + LOOK_BEHIND)
         look_to = walk->look_from + LOOK_BEHIND;
@@ -190,7 +190,7 @@ static bool next_valid(const struct ledger *ledger, const struct walk *walk, uin
                 break;
             at = (uint64_t)(one - file->map) - 3;
             if (load_u32(file->map + at) == LEDGER_ENTRY_MAGIC && valid_at(ledger, file, at, walk->index + 1, entry) &&
-                may_follow(ledger, walk, entry))
+                (any || may_follow(ledger, walk, entry)))
                 return true;
             at++;
         }
@@ -334,6 +334,125 @@ static bool checkpoint_matches(const struct ledger *ledger, const struct checkpo
     if ((int64_t)index > ledger->begin_index && entry_by_unit(ledger, index - 1, &previous))
         return ledger_entry_chain(bytes, previous.chain_crc) == entry.chain_crc;
     return true;
+}
+
+/* ---- a log whose beginning was deleted ---- */
+
+/* What is at `position` as the first entry of such a log: with nothing before it no chain proves its header. */
+static bool decode_first(const struct ledger *ledger, uint64_t position, struct ledger_entry *first)
+{
+    const uint8_t *bytes = mapped_file_queue_at(&ledger->data, position, LEDGER_ENTRY_HEADER_SIZE);
+    return bytes != NULL && ledger_entry_decode(first, bytes) == 0 && first->position == position && first->index > 0 && first->index < UINT64_MAX / LEDGER_INDEX_UNIT &&
+           first->term > 0 && (uint64_t)ledger_entry_size(first) + LEDGER_BLANK_SIZE <= ledger->data.file_size;
+}
+
+/* What stands behind the first entry, if its chain continues that one's; its index tells the other. */
+static bool find_second(const struct ledger *ledger, const struct ledger_entry *first, struct ledger_entry *second)
+{
+    uint64_t end = first->position + ledger_entry_size(first);
+    const uint8_t *bytes = mapped_file_queue_at(&ledger->data, end, LEDGER_ENTRY_HEADER_SIZE);
+    if (bytes == NULL || ledger_is_blank(bytes))
+        bytes = mapped_file_queue_at(&ledger->data, first->position + ledger->data.file_size, LEDGER_ENTRY_HEADER_SIZE);
+    return bytes != NULL && ledger_entry_decode(second, bytes) == 0 && second->position == ledger_place(ledger, end, ledger_entry_size(second)) &&
+           ledger_entry_chain(bytes, first->chain_crc) == second->chain_crc;
+}
+
+static bool checkpoint_names_first(const struct checkpoint *checkpoint, uint64_t position)
+{
+    return checkpoint->present && checkpoint->begin_position == position && checkpoint->begin_index > 0;
+}
+
+/* Is the first header what was written? Who bears witness: the checkpoint or its index unit for its index, and the next entry for that and for its chain. */
+static bool first_is_proved(const struct ledger *ledger, const struct checkpoint *checkpoint, const struct ledger_entry *first)
+{
+    struct ledger_entry by_unit, second;
+    if (find_second(ledger, first, &second))
+        return second.index == first->index + 1 && second.term >= first->term;
+    if (entry_by_unit(ledger, first->index, &by_unit) && by_unit.position == first->position)
+        return true;
+    return checkpoint_names_first(checkpoint, first->position) && checkpoint->begin_index == (int64_t)first->index;
+}
+
+/* The index of the entry at `position` as its unit has it, 0 when none has. */
+static uint64_t index_by_units(const struct ledger *ledger, uint64_t position)
+{
+    if (ledger->index.count == 0)
+        return 0;
+    uint64_t end = mapped_file_queue_end(&ledger->index) / LEDGER_INDEX_UNIT;
+    for (uint64_t index = mapped_file_queue_begin(&ledger->index) / LEDGER_INDEX_UNIT; index < end; index++) {
+        const uint8_t *unit = ledger_index_unit(ledger, index);
+        if (unit != NULL && load_u32(unit) == LEDGER_ENTRY_MAGIC && load_u64(unit + 4) == position && load_u64(unit + 16) == index)
+            return index;
+    }
+    return 0;
+}
+
+/* May the first entry have that index, given what is behind it? */
+static bool index_fits(const struct ledger *ledger, uint64_t position, uint64_t index)
+{
+    struct walk walk = {.index = -1, .end = position, .look_from = position + 1};
+    struct ledger_entry next;
+    if (index == 0 || index >= INT64_MAX / LEDGER_INDEX_UNIT)
+        return false;
+    if (!next_valid(ledger, &walk, 0, true, &next))
+        return true;
+    walk.index = (int64_t)index - 1;
+    return may_follow(ledger, &walk, &next);
+}
+
+/* Where that header is damaged, but segments behind it had been let go too when the machine went down, the first of those that begins as it should is the
+ * log's beginning, if a metadata snapshot reaches it: the checkpoint says what no start needs any more. True: they are removed. */
+static bool begin_later(struct ledger *ledger, const struct checkpoint *checkpoint, uint64_t start, struct ledger_entry *first, struct error *error)
+{
+    if (!checkpoint->present)
+        return false;
+    for (uint64_t at = start + ledger->data.file_size; at <= checkpoint->begin_position; at += ledger->data.file_size) {
+        if (at >= checkpoint->committed_end_position || !decode_first(ledger, at, first) || !first_is_proved(ledger, checkpoint, first) ||
+            (int64_t)first->index > checkpoint->snapshot_index + 1)
+            continue;
+        LOG_WARN("%s/data/%020llu: the first header is damaged, and what is before position %llu was let go: it is removed", ledger->dir,
+                 (unsigned long long)start, (unsigned long long)at);
+        return mapped_file_queue_trim(&ledger->data, at, error) == 0;
+    }
+    return false;
+}
+
+/* Where the log begins. *whole: its first header is what was written, as far as can be known; else it is damaged, and only its index is known. */
+static int find_begin(struct ledger *ledger, const struct checkpoint *checkpoint, bool repairable, bool *whole, struct error *error)
+{
+    uint64_t start = mapped_file_queue_begin(&ledger->data), index;
+    struct ledger_entry first, second;
+
+    *whole = true;
+    if (start == 0)
+        return 0;
+    bool decoded = decode_first(ledger, start, &first);
+    if (decoded && first_is_proved(ledger, checkpoint, &first)) {
+        ledger->begin_index = (int64_t)first.index;
+        return 0;
+    }
+    error->code = 0;
+    if (begin_later(ledger, checkpoint, start, &first, error)) {
+        ledger->begin_index = (int64_t)first.index;
+        return 0;
+    }
+    if (error->code != 0)
+        return error->code;
+    index = checkpoint_names_first(checkpoint, start) ? (uint64_t)checkpoint->begin_index : 0;
+    if (decoded && find_second(ledger, &first, &second))
+        index = second.index - 1;
+    if (!index_fits(ledger, start, index))
+        index = index_by_units(ledger, start);
+    if (index_fits(ledger, start, index)) {
+        *whole = false;
+        ledger->begin_index = (int64_t)index;
+        return 0;
+    }
+    if (decoded && index_fits(ledger, start, first.index)) { /* nobody says otherwise */
+        ledger->begin_index = (int64_t)first.index;
+        return 0;
+    }
+    return damaged(ledger, start, repairable, error, "the log begins here, its header is not valid, and neither the checkpoint nor the index tells which entry it was");
 }
 
 /* ---- changing the disk ---- */
@@ -570,17 +689,18 @@ static int recover(struct ledger *ledger, const struct checkpoint *checkpoint, b
     struct walk walk = {.index = -1, .chain_known = true, .claim = -1};
     bool from_checkpoint = false;
     recovery->claim_index = committed;
-
-    if (ledger->data.count > 0 && ledger->data.files[0]->start > 0) {
-        struct ledger_entry first;
-        uint64_t start = ledger->data.files[0]->start;
-        if (ledger_entry_decode(&first, ledger->data.files[0]->map) != 0 || first.position != start || first.index == 0)
-            return damaged(ledger, start, error, "the first retained header is not valid");
-        ledger->begin_index = (int64_t)first.index;
-        walk.index = (int64_t)first.index - 1;
-        walk.end = start;
+    bool begins_whole = true;
+    int code = ledger->data.count == 0 ? 0 : find_begin(ledger, checkpoint, repairable, &begins_whole, error);
+    if (code != 0)
+        return code;
+    if (ledger->begin_index > 0) {
+        walk.index = ledger->begin_index - 1;
+        walk.end = mapped_file_queue_begin(&ledger->data);
         walk.chain_known = false;
     }
+    /* Something behind it said that what was before it goes. */
+    if (ledger->begin_index > 0 && committed < ledger->begin_index)
+        committed = ledger->begin_index;
     if (checkpoint_matches(ledger, checkpoint)) {
         from_checkpoint = true;
         walk.index = checkpoint->committed_index;
@@ -593,12 +713,18 @@ static int recover(struct ledger *ledger, const struct checkpoint *checkpoint, b
     uint64_t walk_start = walk.end;
     struct ledger_entry entry;
     for (;;) {
-        while (!(SEEDED_BUG(COMMITTED_CUT) && from_checkpoint) && walk_entry(ledger, &walk, &entry))
+        bool passes = begins_whole || walk.index >= ledger->begin_index;
+        if (!passes) {
+            walk.stop = walk.end;
+            walk.look_from = walk.end + 1;
+            walk.why = "the log begins here, and its header is not valid";
+        }
+        while (passes && !(SEEDED_BUG(COMMITTED_CUT) && from_checkpoint) && walk_entry(ledger, &walk, &entry))
             ;
         if (!repairable || (walk.index >= committed && !same_boot) ||
-            !next_valid(ledger, &walk, checkpoint->present ? checkpoint->committed_end_position : 0, &entry))
+            !next_valid(ledger, &walk, checkpoint->present ? checkpoint->committed_end_position : 0, false, &entry))
             break;
-        int code = pass_damage(ledger, &walk, walk_from, &entry, error);
+        code = pass_damage(ledger, &walk, walk_from, &entry, error);
         if (code != 0)
             return code;
         if (entry.index == (uint64_t)(walk.index + 1) && walk.chain_known)
@@ -633,13 +759,13 @@ static int recover(struct ledger *ledger, const struct checkpoint *checkpoint, b
                   (long long)committed);
         recovery->lost = true;
     } else if (walk.index < committed)
-        return damaged(ledger, walk.stop, error, "%s, but entry %lld is needed: the checkpoint says that everything up to %lld is committed", walk.why,
+        return damaged(ledger, walk.stop, repairable, error, "%s, but entry %lld is needed: everything up to %lld is committed", walk.why,
                        (long long)(walk.index + 1), (long long)committed);
     if (valid_behind(ledger, &walk, &found_at, &recovery->claim_index) && same_boot && !repairable)
-        return damaged(ledger, walk.stop, error, "%s (entry %lld), but a valid entry stands behind it at position %llu: this is no interrupted write",
+        return damaged(ledger, walk.stop, repairable, error, "%s (entry %lld), but a valid entry stands behind it at position %llu: this is no interrupted write",
                        walk.why, (long long)(walk.index + 1), (unsigned long long)found_at);
     if (walk.index < ledger->begin_index && ledger->begin_index > 0)
-        return damaged(ledger, walk.stop, error, "%s: the first retained entry is not valid", walk.why);
+        return damaged(ledger, walk.stop, repairable, error, "%s: the first retained entry is not valid", walk.why);
 
     /* Behind a cut nothing tells any more that there was something: what is left looks like all that there ever was. */
     int rv = recovery->lost ? repairs->before_cut(repairs->context, error) : 0;
@@ -676,6 +802,8 @@ static int recover(struct ledger *ledger, const struct checkpoint *checkpoint, b
         rv = take_entries(ledger, (uint64_t)walk_from, walk_start, recovery, error);
     if (rv != 0)
         return rv;
+    if (!begins_whole && from_checkpoint)
+        ledger_verify(ledger, (uint64_t)ledger->begin_index, (uint64_t)ledger->begin_index, 1);
 
     /* A process that died between giving a segment its name and syncing the directory left a name that a power cut can still take, entries synced
      * later and all. */

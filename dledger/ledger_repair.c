@@ -214,6 +214,8 @@ uint64_t ledger_verify(struct ledger *ledger, uint64_t index, uint64_t last, uin
     if ((int64_t)index < ledger->begin_index)
         index = (uint64_t)ledger->begin_index;
     chain_known = index == 0 || ledger_end_of(ledger, index - 1, &end, &chain);
+    if ((int64_t)index == ledger->begin_index)
+        end = mapped_file_queue_begin(&ledger->data);
     joined = index;
     while (index <= last && read < max_bytes) {
         const struct ledger_hole *hole = ledger_hole_of(ledger, index);
@@ -473,6 +475,21 @@ static void widen_back(struct ledger *ledger, const struct ledger_hole *hole)
     ledger_add_hole(ledger, first, hole->last, end, hole->end);
 }
 
+/* The chain before the first entry of a log whose beginning was deleted is gone: its own checksum and place have to do, and that what is behind it continues. */
+static int check_from_begin(const struct ledger *ledger, const uint8_t *run, size_t size, uint32_t count, uint64_t term_max, struct error *error)
+{
+    struct ledger_entry first;
+    uint64_t begin = mapped_file_queue_begin(&ledger->data);
+    if (size < LEDGER_ENTRY_HEADER_SIZE || ledger_entry_decode(&first, run) != 0 || (int64_t)first.index != ledger->begin_index || first.position != begin ||
+        first.term == 0 || first.term > term_max || ledger_entry_size(&first) > size || (uint64_t)ledger_entry_size(&first) + LEDGER_BLANK_SIZE > ledger->data.file_size)
+        return error_set(error, ERROR_MALFORMED, "a run does not begin with entry %lld at position %llu, where the log begins", (long long)ledger->begin_index,
+                         (unsigned long long)begin);
+    if (!ledger_entry_body_ok(&first, run + LEDGER_ENTRY_HEADER_SIZE))
+        return error_set(error, ERROR_DAMAGED, "entry %llu of a run has a wrong body checksum", (unsigned long long)first.index);
+    return ledger_check_run(ledger, run + ledger_entry_size(&first), size - ledger_entry_size(&first), count - 1, first.index + 1, first.term,
+                            begin + ledger_entry_size(&first), first.chain_crc, term_max, error);
+}
+
 int ledger_repair(struct ledger *ledger, uint64_t first, const uint8_t *run, size_t size, uint32_t count, struct error *error)
 {
     struct ledger_hole *hole = hole_to_change(ledger, first);
@@ -490,11 +507,20 @@ int ledger_repair(struct ledger *ledger, uint64_t first, const uint8_t *run, siz
     uint64_t anchor = ledger_hole_anchor(ledger, hole, &anchor_term);
     if (first + count - 1 > anchor)
         return error_set(error, ERROR_MALFORMED, "entries behind %llu were not asked for", (unsigned long long)anchor);
-    if (first > 0 && !ledger_end_of(ledger, first - 1, &end, &chain)) {
+    bool from_begin = first > 0 && (int64_t)first == ledger->begin_index;
+    if (from_begin) {
+        end = mapped_file_queue_begin(&ledger->data);
+    } else if (first > 0 && !ledger_end_of(ledger, first - 1, &end, &chain)) {
         widen_back(ledger, hole);
         return error_set(error, ERROR_BUSY, "the entry before %llu is damaged too", (unsigned long long)first);
     }
-    rv = ledger_check_run(ledger, run, size, count, first, first > 0 ? ledger_term_of(ledger, first - 1) : 0, end, chain, anchor_term, error);
+    rv = from_begin ? check_from_begin(ledger, run, size, count, anchor_term, error)
+                    : ledger_check_run(ledger, run, size, count, first, first > 0 ? ledger_term_of(ledger, first - 1) : 0, end, chain, anchor_term, error);
+    if (rv == ERROR_DAMAGED && ledger->begin_index > 0 && (int64_t)first == ledger->begin_index + 1) {
+        /* No chain proves the header of the log's first entry, so it may be that one. */
+        ledger_add_hole(ledger, first - 1, hole->last, mapped_file_queue_begin(&ledger->data), hole->end);
+        return error_set(error, ERROR_BUSY, "the entry before %llu may be damaged too", (unsigned long long)first);
+    }
     if (rv != 0) {
         /* The one before it may be what breaks the chain: its header was never compared with the one before that. */
         if (rv == ERROR_DAMAGED && first > 0)

@@ -138,6 +138,9 @@ int replica_trim_reached(struct message_store *store, struct slice body, uint64_
 bool replica_trim_configuration(struct slice body, raft_index *index, struct slice *configuration);
 /* At a start, when all that is committed is applied: the minimums that were answered before count again. */
 void replica_start_trim(struct replica *replica, raft_index committed);
+/* Into a checkpoint that says where the ledger begins: where the log does, and with which entry. The second alone tells it when that one's header is damaged.
+ * known: what the checkpoint said before. */
+void replica_fill_begin(const struct replica *replica, uint64_t known_position, int64_t known_index, struct checkpoint *checkpoint);
 /* A segment is to be removed. */
 bool replica_trim_pending(const struct replica *replica);
 /* ... and a start would not find in the metadata snapshots what is in it. */

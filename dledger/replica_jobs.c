@@ -150,9 +150,10 @@ void replica_fill_checkpoint(struct replica *replica, struct checkpoint *checkpo
     checkpoint->boot_id = replica->env->ops->boot_id(replica->env);
     checkpoint->durability = (uint8_t)replica->options.durability;
     checkpoint->dispatched_position = replica->applied_end;
+    uint64_t known_position = checkpoint->begin_position;
+    int64_t known_index = checkpoint->begin_index;
     ledger_fill_checkpoint(ledger, committed, checkpoint);
-    if (checkpoint->begin_position < replica->ledger.trim_position)
-        checkpoint->begin_position = replica->ledger.trim_position;
+    replica_fill_begin(replica, known_position, known_index, checkpoint);
     /* Damage up to the last committed entry: behind what is left to say about the log it may look like such a write too. */
     bool less = ledger_hole_of(ledger, (uint64_t)committed) != NULL || (checkpoint->committed_index < 0 && committed >= ledger->begin_index && ledger->synced_index >= ledger->begin_index);
     if (replica->phase == REPLICA_RUNNING && !replica->begins_anew)

@@ -79,7 +79,7 @@ void replica_repair_tick(struct replica *replica, uint64_t now)
         return;
     }
     message.repair.first_index = hole->first + 1;
-    message.repair.previous_term = hole->first == 0 ? 0 : ledger_term_of(ledger, hole->first - 1);
+    message.repair.previous_term = hole->first == 0 ? 0 : ledger_term_of(ledger, hole->first - 1); /* 0: the log begins here, or it is not known */
     message.repair.anchor_index = ledger_hole_anchor(ledger, hole, &term) + 1;
     message.repair.anchor_term = term;
     for (int i = 0; i < replica->member_count; i++) {
@@ -110,7 +110,7 @@ void replica_answer_repair(struct replica *replica, uint64_t from, const struct 
                          : commit >= first && ledger_term_of(ledger, commit - 1) > in->repair.anchor_term) {
         out.flags = PEER_REPAIR_CONFLICT;
     } else if (anchor <= raft_driver_last(&replica->driver) && ledger_term_of(ledger, anchor - 1) == in->repair.anchor_term &&
-               (first == 1 || ledger_term_of(ledger, first - 2) == in->repair.previous_term)) {
+               (first == 1 || in->repair.previous_term == 0 || ledger_term_of(ledger, first - 2) == in->repair.previous_term)) {
         uint64_t count_max = anchor - first + 1 < REPLICA_SUBMIT_MAX ? anchor - first + 1 : REPLICA_SUBMIT_MAX;
         out.count = ledger_checked_run(ledger, first - 1, (uint32_t)count_max, PEER_RUN_MAX, &run, &size);
         if (out.count > 0)
@@ -130,7 +130,7 @@ static bool resolve_conflict(struct replica *replica, struct ledger_hole *hole)
 
     if ((int64_t)hole->last + 1 < ledger->last_index) {
         ledger_distrust_anchor(ledger, hole->first);
-    } else if (hole->first < replica->applied || replica->driver.started) {
+    } else if (hole->first < replica->applied || replica->driver.started || (hole->first > 0 && (int64_t)hole->first == ledger->begin_index)) {
         hole->refused = all_others(replica); /* it is committed here: two truths, and no way to tell */
     } else {
         uint64_t first = hole->first;

@@ -197,7 +197,6 @@ static int verify_recent(struct replica *replica, int64_t committed_index, raft_
     struct ledger *ledger = &replica->ledger;
     uint64_t end = 0;
     uint32_t chain = 0;
-    uint32_t holes = ledger->hole_count;
     raft_index first = 1;
 
     if (committed_index < 0)
@@ -207,11 +206,13 @@ static int verify_recent(struct replica *replica, int64_t committed_index, raft_
     if (first > again)
         first = again;
     ledger_verify(ledger, first - 1, (uint64_t)committed_index, UINT64_MAX);
-    if (ledger->hole_count > holes && (!replica_has_others(replica) || replica->options.force_start)) {
+    for (uint32_t i = 0; i < ledger->hole_count && (!replica_has_others(replica) || replica->options.force_start); i++) {
         char where[512];
-        ledger_describe(ledger, ledger->holes[0].position, where, sizeof where);
-        return error_set(error, ERROR_DAMAGED, "%s: committed entry %llu is damaged, and there is no other member to fetch it from", where,
-                         (unsigned long long)ledger->holes[0].first);
+        if (ledger->holes[i].last + 1 < first)
+            continue; /* its messages cannot be read, the rest can */
+        ledger_describe(ledger, ledger->holes[i].position, where, sizeof where);
+        return error_set(error, ERROR_DAMAGED, "%s: committed entry %llu is damaged, and there is no other member to fetch it from: restore a backup (docs/operations.md)",
+                         where, (unsigned long long)ledger->holes[i].first);
     }
     return 0;
 }

@@ -319,7 +319,23 @@ static bool first_kept(const struct replica *replica, int64_t *index)
     if (header == NULL || ledger_entry_decode(&entry, header) != 0 || entry.position != replica->ledger.trim_position)
         return false;
     *index = (int64_t)entry.index;
-    return true;
+    return ledger_hole_of(&replica->ledger, entry.index) == NULL;
+}
+
+void replica_fill_begin(const struct replica *replica, uint64_t known_position, int64_t known_index, struct checkpoint *checkpoint)
+{
+    uint64_t position = replica->ledger.trim_position;
+    int64_t index;
+
+    if (checkpoint->begin_position >= position)
+        return;
+    checkpoint->begin_position = position;
+    if (first_kept(replica, &index))
+        checkpoint->begin_index = index;
+    else if (known_position == position)
+        checkpoint->begin_index = known_index;
+    else
+        checkpoint->begin_index = 0; /* its header is damaged, and does not tell */
 }
 
 bool replica_trim_pending(const struct replica *replica)

@@ -33,7 +33,7 @@ struct checkpoint {
     uint64_t dispatched_position;        /* queues are written up to here: valid for the same boot */
     uint64_t synced_dispatched_position; /* queues are durable up to here: valid for any boot */
     int64_t snapshot_index;  /* metadata snapshot, -1 = none */
-    int64_t begin_index;     /* first retained */
+    int64_t begin_index;     /* of the first retained entry, which is at begin_position; 0: also not known */
     uint64_t begin_position;
     uint64_t boot_id;
     uint64_t incarnation;    /* of this directory: random, made at its first start */

@@ -92,10 +92,24 @@ static void mend(struct fixture *f)
     }
 }
 
+/* What kind of entry the first one of a trimmed log is, and what was committed when it was appended, nothing else tells: that alone may stay wrong. */
+static bool forgive_channel(struct fixture *f)
+{
+    const struct model_entry *want = &f->model.entries[f->ledger.begin_index];
+    const char *path = segment_path(want->position - want->position % SEGMENT);
+    bool differs = false;
+    uint64_t size;
+    for (uint64_t at = want->position % SEGMENT + 32, i = 32; i < 36; i++, at++) {
+        differs |= sim_env_bytes(&f->sim, path, &size)[at] != f->model.bytes[want->at + i];
+        set_byte(&f->sim, path, at, f->model.bytes[want->at + i]);
+    }
+    return differs;
+}
+
 /* Also V2: zeros at any place near the end of a segment. */
 START_TEST(test_log)
 {
-    uint64_t count = rounds(3000, 60000), cut = 0, mended = 0;
+    uint64_t count = rounds(3000, 60000), cut = 0, mended = 0, forgiven = 0;
     for (uint64_t seed = 1; seed <= count; seed++) {
         struct fixture *f = thirty_entries(seed % 2 == 0);
         struct ledger_model shorter;
@@ -103,22 +117,32 @@ START_TEST(test_log)
         f->sim.chance = f->sim.chance + seed * 0x9E3779B97F4A7C15u;
         if (seed % 3 == 0)
             take_checkpoint(f, (int64_t)sim_env_chance(&f->sim, COMMITTED + 1));
-        uint64_t used = f->ledger.end_position;
+        uint64_t used = f->ledger.end_position, begin = 0;
+        /* The log's beginning was deleted: what has its place is often what is hit. */
+        bool trimmed = seed % 5 < 2;
+        if (trimmed) {
+            ck_assert_int_eq(ledger_trim(&f->ledger, SEGMENT, &f->error), 0);
+            begin = SEGMENT;
+            take_checkpoint(f, f->ledger.begin_index + (int64_t)sim_env_chance(&f->sim, (uint64_t)(COMMITTED + 1 - f->ledger.begin_index)));
+        }
         close_ledger(f);
         for (uint64_t n = 1 + sim_env_chance(&f->sim, 3); n > 0; n--) {
-            uint64_t position = sim_env_chance(&f->sim, used);
+            uint64_t position = begin + sim_env_chance(&f->sim, trimmed && sim_env_chance(&f->sim, 2) == 0 ? 200 : used - begin);
             uint64_t start = position - position % SEGMENT;
             if (sim_env_chance(&f->sim, 8) == 0)
                 spoil(&f->sim, DIR "/index/00000000000000000000", ENTRIES * 32);
             else
-                only_bits &= spoil(&f->sim, segment_path(start), filled(&f->sim, segment_path(start)));
+                only_bits &= spoil(&f->sim, segment_path(start), position < begin + 200 && trimmed ? 200 : filled(&f->sim, segment_path(start)));
         }
         bool told = false;
+        int64_t begin_index = f->checkpoint.begin_index;
         const struct ledger_repairs repairs = {&told, note_cut};
         int rv = ledger_open(&f->ledger, &f->sim.env, DIR, SEGMENT, INDEX_FILE, f->class_b, &f->checkpoint, true, &repairs, &f->recovery, &f->error);
         ck_assert_msg(rv == 0, "seed %llu: %s", (unsigned long long)seed, f->error.message);
         f->open = true;
         ck_assert_int_eq(told, f->recovery.lost);
+        if (trimmed)
+            ck_assert_int_eq(f->ledger.begin_index, begin_index);
         if (f->ledger.last_index >= 0)
             ledger_verify(&f->ledger, 0, (uint64_t)f->ledger.last_index, UINT64_MAX);
         mended += f->ledger.hole_count;
@@ -126,7 +150,7 @@ START_TEST(test_log)
         if (again)
             take_checkpoint(f, COMMITTED); /* while it is damaged */
         /* What is not in a hole is served, so it must be right. */
-        for (int64_t i = 0; i <= f->ledger.last_index; i++) {
+        for (int64_t i = f->ledger.begin_index; i <= f->ledger.last_index; i++) {
             struct ledger_entry entry;
             const uint8_t *bytes = ledger_entry(&f->ledger, (uint64_t)i, &entry);
             if (bytes == NULL)
@@ -138,6 +162,8 @@ START_TEST(test_log)
         /* Zeros and foreign blocks at the very end can look like a torn write when no checkpoint tells more. */
         ck_assert_msg(f->ledger.last_index >= COMMITTED || f->recovery.lost || (!only_bits && !f->checkpoint.present), "seed %llu: %lld entries, and nobody knows", (unsigned long long)seed,
                       (long long)f->ledger.last_index + 1);
+        if (trimmed)
+            forgiven += forgive_channel(f);
         shorter = f->model;
         ledger_model_cut(&shorter, (size_t)(f->ledger.last_index + 1));
         cut += f->recovery.lost;
@@ -148,13 +174,14 @@ START_TEST(test_log)
             must_open(f);
             difference = ledger_model_difference(&shorter, &f->ledger);
             if (f->ledger.terms.count > 0)
-                ck_assert_uint_eq(f->ledger.terms.rows[0].first_index, 0); /* Raft serves those from it who are far behind */
+                ck_assert_uint_eq(f->ledger.terms.rows[0].first_index, (uint64_t)f->ledger.begin_index); /* Raft serves those from it who are far behind */
             ck_assert_msg(difference == NULL, "seed %llu, opened again: %s", (unsigned long long)seed, difference);
         }
         fixture_free(f);
     }
     ck_assert_uint_gt(mended, count / 2);
     ck_assert_uint_lt(cut, count / 4);
+    ck_assert_uint_lt(forgiven, count / 100);
 }
 END_TEST
 

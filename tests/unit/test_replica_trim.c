@@ -2,6 +2,7 @@
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "dledger/metadata_snapshot.h"
 #include "dledger/replica_internal.h"
@@ -326,6 +327,171 @@ START_TEST(many_emptied_queues)
 }
 END_TEST
 
+/* ---- damage at the very place where the log begins ---- */
+
+enum { HEADER_ZEROED, INDEX_FLIPPED, TERM_FLIPPED, PLACE_FLIPPED, SIZE_FLIPPED, CHAIN_FLIPPED, BODY_FLIPPED, BLOCK_ZEROED, SECOND_CHAIN_FLIPPED, BEGIN_DAMAGES };
+
+static void spoil_begin(struct group_node *node, uint64_t begin, int damage)
+{
+    static const uint64_t fields[] = {[INDEX_FLIPPED] = 13, [TERM_FLIPPED] = 22, [PLACE_FLIPPED] = 30, [SIZE_FLIPPED] = 6, [CHAIN_FLIPPED] = 38, [BODY_FLIPPED] = 70};
+    char name[40];
+    uint64_t size;
+    snprintf(name, sizeof name, "data/%020llu", (unsigned long long)begin);
+    const char *path = group_file(node, name);
+    const uint8_t *bytes = sim_env_bytes(&node->sim, path, &size);
+    if (damage == SECOND_CHAIN_FLIPPED) {
+        sim_env_corrupt(&node->sim, path, load_u32(bytes + 4) + 38, 4);
+        return;
+    }
+    if (damage != HEADER_ZEROED && damage != BLOCK_ZEROED) {
+        sim_env_corrupt(&node->sim, path, fields[damage], 0x10);
+        return;
+    }
+    for (uint64_t at = 0; at < (damage == HEADER_ZEROED ? LEDGER_ENTRY_HEADER_SIZE : 4096); at++)
+        sim_env_corrupt(&node->sim, path, at, bytes[at]);
+}
+
+static void expect_alike(uint64_t begin)
+{
+    for (int i = 1; i <= GROUP_NODES; i++) {
+        struct replica *replica = &group.nodes[i].replica;
+        uint64_t first = (uint64_t)replica->ledger.begin_index, last = (uint64_t)replica->ledger.last_index;
+        ck_assert_int_eq(replica->phase, REPLICA_RUNNING);
+        ck_assert_uint_eq(replica->ledger.hole_count, 0);
+        ck_assert_uint_eq(ledger_verify(&replica->ledger, first, last, UINT64_MAX), last + 1);
+        ck_assert_uint_eq(replica->ledger.hole_count, 0);
+        const uint8_t *bytes = mapped_file_queue_at(&replica->ledger.data, begin, GROUP_SEGMENT);
+        ck_assert_int_eq(memcmp(bytes, mapped_file_queue_at(&group.nodes[1].replica.ledger.data, begin, GROUP_SEGMENT), GROUP_SEGMENT), 0);
+    }
+}
+
+static void expect_mended(uint64_t begin)
+{
+
+    for (int i = 0; i < 6000; i++) {
+        bool whole = group_leader() != NULL;
+        for (int n = 1; n <= GROUP_NODES; n++) {
+            const struct replica *replica = &group.nodes[n].replica;
+            whole = whole && replica->phase == REPLICA_RUNNING && replica->ledger.hole_count == 0;
+        }
+        if (whole)
+            break;
+        group_step();
+    }
+    group_wait_leader(3000);
+    group_steps(300);
+    expect_begin(begin);
+    expect_alike(begin);
+}
+
+/* Nothing before it tells whether its header is right: what is behind it, its index unit and the checkpoint do. One member, with one witness less each time. */
+START_TEST(a_damaged_beginning)
+{
+    enum { ALL_WITNESSES, NO_CHECKPOINT, NO_INDEX, WAYS };
+    uint64_t begin = 2 * GROUP_SEGMENT;
+    int sent = FIRST;
+    group_all_up();
+    struct group_node *leader = fill(0, FIRST);
+    ck_assert_int_eq(replica_trim(&leader->replica, begin), 0);
+    group_steps(6000);
+    expect_begin(begin);
+    for (int damage = 0; damage < BEGIN_DAMAGES; damage++) {
+        for (int way = 0; way < WAYS; way++) {
+            /* Without a checkpoint whatever breaks the chain may be an interrupted write. */
+            if (way == NO_CHECKPOINT && (damage == CHAIN_FLIPPED || damage == SECOND_CHAIN_FLIPPED))
+                continue;
+            struct group_node *node = &group.nodes[1 + (damage + way) % GROUP_NODES];
+            if (damage % 2 == 0 || way == NO_CHECKPOINT) /* a power cut takes the index, too */
+                group_kill(node);
+            else
+                group_power_cut(node);
+            spoil_begin(node, begin, damage);
+            if (way == NO_CHECKPOINT)
+                sim_env_remove(&node->sim, group_file(node, "checkpoint"));
+            const char *path;
+            while (way == NO_INDEX && (path = sim_env_file(&node->sim, group_file(node, "index/"), 0)) != NULL)
+                sim_env_remove(&node->sim, path);
+            group_up(node);
+            expect_mended(begin);
+            fill(sent, 8);
+            sent += 8;
+            expect_queues(sent);
+        }
+    }
+}
+END_TEST
+
+/* All members at once, each at another place: the first entry of one is whole on the others. */
+START_TEST(beginnings_damaged_on_all)
+{
+    uint64_t begin = 2 * GROUP_SEGMENT;
+    group_all_up();
+    struct group_node *leader = fill(0, FIRST);
+    ck_assert_int_eq(replica_trim(&leader->replica, begin), 0);
+    group_steps(6000);
+    for (int i = 1; i <= GROUP_NODES; i++)
+        group_kill(&group.nodes[i]);
+    spoil_begin(&group.nodes[1], begin, HEADER_ZEROED);
+    spoil_begin(&group.nodes[2], begin, SECOND_CHAIN_FLIPPED);
+    spoil_begin(&group.nodes[3], begin + GROUP_SEGMENT, HEADER_ZEROED);
+    group_all_up();
+    expect_mended(begin);
+    expect_queues(FIRST);
+}
+END_TEST
+
+/* Found by the scrub, while the member runs. */
+START_TEST(a_beginning_that_rots)
+{
+    uint64_t begin = 2 * GROUP_SEGMENT;
+    group_all_up();
+    struct group_node *leader = fill(0, FIRST);
+    ck_assert_int_eq(replica_trim(&leader->replica, begin), 0);
+    group_steps(6000);
+    struct replica *replica = &group.nodes[2].replica;
+    for (int damage = 0; damage < BEGIN_DAMAGES; damage++) {
+        spoil_begin(&group.nodes[2], begin, damage);
+        ledger_verify(&replica->ledger, (uint64_t)replica->ledger.begin_index, (uint64_t)replica->ledger.last_index, UINT64_MAX);
+        ck_assert_uint_gt(replica->ledger.hole_count, 0);
+        replica_repair_start(replica);
+        expect_mended(begin);
+    }
+    expect_queues(FIRST);
+}
+END_TEST
+
+/* A group of one: nobody has the entry. What a checkpoint vouches for is opened, but nothing of the hole is given out; without one the log is refused. */
+START_TEST(a_damaged_beginning_of_one_alone)
+{
+    struct group_node *node = group_was_alone(FIRST);
+    struct ledger *ledger = &node->replica.ledger;
+    uint64_t begin = 2 * GROUP_SEGMENT;
+    struct ledger_recovery recovery;
+    struct ledger_entry entry;
+    struct error error;
+    group_up(node);
+    group_wait_leader(3000);
+    ck_assert_int_eq(replica_trim(&node->replica, begin), 0);
+    group_steps(8000);
+    ck_assert_uint_eq(mapped_file_queue_begin(&ledger->data), begin);
+    int64_t first = ledger->begin_index;
+    group_kill(node);
+    spoil_begin(node, begin, _i);
+    struct checkpoint *checkpoint = &node->replica.checkpoint;
+    ck_assert_int_eq(ledger_open(ledger, &node->sim.env, group_dir(node), GROUP_SEGMENT, 1u << 20, true, checkpoint, true, NULL, &recovery, &error), 0);
+    ck_assert_int_eq(ledger->begin_index, first);
+    ck_assert_uint_eq(ledger->hole_count, 1);
+    ck_assert(ledger_is_damaged(ledger, begin, LEDGER_ENTRY_HEADER_SIZE));
+    ck_assert_ptr_null(ledger_entry(ledger, (uint64_t)first, &entry));
+    ck_assert_ptr_nonnull(ledger_entry(ledger, (uint64_t)first + 1, &entry));
+    ledger_close(ledger);
+    checkpoint->present = false;
+    int rv = ledger_open(ledger, &node->sim.env, group_dir(node), GROUP_SEGMENT, 1u << 20, true, checkpoint, false, NULL, &recovery, &error);
+    ck_assert_int_eq(rv, ERROR_DAMAGED);
+    ck_assert_msg(strstr(error.message, "data/00000000000002097152 at offset 0") != NULL && strstr(error.message, "restore a backup") != NULL, "%s", error.message);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("replica_trim");
@@ -340,6 +506,10 @@ int main(void)
     tcase_add_test(tcase, tables_ahead_of_the_disk);
     tcase_add_test(tcase, a_record_that_deletes_itself);
     tcase_add_loop_test(tcase, many_emptied_queues, 0, 2);
+    tcase_add_test(tcase, a_damaged_beginning);
+    tcase_add_test(tcase, beginnings_damaged_on_all);
+    tcase_add_test(tcase, a_beginning_that_rots);
+    tcase_add_loop_test(tcase, a_damaged_beginning_of_one_alone, HEADER_ZEROED, INDEX_FLIPPED + 1);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
