@@ -700,13 +700,19 @@ int mapped_file_queue_trim(struct mapped_file_queue *queue, uint64_t position, s
 
 int mapped_file_queue_destroy(struct mapped_file_queue *queue, struct error *error)
 {
-    while (queue->count > 0) {
-        int rv = drop(queue, queue->files[queue->count - 1], error);
-        if (rv != 0)
-            return rv;
-        queue->count--;
+    /* The oldest first: what is left when the process dies on the way must reach as far as it did, or what comes next does not fit behind it. */
+    size_t gone = 0;
+    int rv = 0;
+    while (rv == 0 && gone < queue->count) {
+        rv = drop(queue, queue->files[gone], error);
+        gone += rv == 0;
     }
-    int rv = queue->env->ops->remove_dir(queue->env, queue->dir);
+    queue->count -= gone;
+    if (rv != 0) {
+        memmove(queue->files, queue->files + gone, queue->count * sizeof *queue->files);
+        return rv;
+    }
+    rv = queue->env->ops->remove_dir(queue->env, queue->dir);
     if (rv == -ENOTEMPTY || rv == -EEXIST) {
         LOG_WARN("%s holds files that are not ours and stays", queue->dir);
         rv = 0;

@@ -285,6 +285,7 @@ int message_store_recover(struct message_store *store, int64_t position, struct 
         if (queue->dirty || queue->files.dir_dirty)
             queue_table_mark(table, node);
     }
+    table->dir_dirty = true; /* the process before this one may have deleted a topic, and died before that was durable */
     store->recovered_position = resume;
     store->dispatched_offset = resume;
     store->earliest_time_ms = -1;

@@ -440,6 +440,18 @@ static void forget_change(struct sim_env *sim, struct sim_journal *entry)
     node_unref(sim, entry->replaced);
 }
 
+/* A directory that was removed comes back with what was in it. */
+static void put_name_back(struct sim_env *sim, const char *path, struct sim_node *node)
+{
+    for (const char *at = path + 1; node != NULL && (at = strchr(at, '/')) != NULL; at++) {
+        char *part = check_memory(strndup(path, (size_t)(at - path)));
+        if (find_name(sim, part) == NULL)
+            add_name(sim, part, NULL);
+        free(part);
+    }
+    set_name(sim, path, node);
+}
+
 static void undo_change(struct sim_env *sim, const struct sim_journal *entry)
 {
     switch (entry->change) {
@@ -447,11 +459,11 @@ static void undo_change(struct sim_env *sim, const struct sim_journal *entry)
         set_name(sim, entry->path, NULL);
         break;
     case CHANGE_UNLINK:
-        set_name(sim, entry->path, entry->node);
+        put_name_back(sim, entry->path, entry->node);
         break;
     case CHANGE_RENAME:
-        set_name(sim, entry->from, entry->node);
-        set_name(sim, entry->path, entry->replaced);
+        put_name_back(sim, entry->from, entry->node);
+        put_name_back(sim, entry->path, entry->replaced);
         break;
     }
 }
@@ -845,7 +857,8 @@ static int sim_sync_dir(struct env *env, const char *path)
         return finish(sim, dying, -ENOENT);
     size_t kept = 0;
     for (size_t i = 0; i < sim->journal_count; i++) {
-        if (strcmp(sim->journal[i].dir, path) == 0)
+        bool deeper, gone = below(path, strlen(path), sim->journal[i].dir, &deeper) != NULL && !is_dir(sim, sim->journal[i].dir);
+        if (gone || strcmp(sim->journal[i].dir, path) == 0) /* what was in a directory below that was removed went with it */
             forget_change(sim, &sim->journal[i]);
         else
             sim->journal[kept++] = sim->journal[i];

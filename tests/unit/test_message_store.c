@@ -887,6 +887,59 @@ START_TEST(delete_and_create_again)
 }
 END_TEST
 
+/* Killed while the files of a queue go one after another: what is left is made anew up to the deletion, which then comes again. With power (_i is odd) what was
+ * removed may be there again. */
+START_TEST(killed_while_a_topic_is_deleted)
+{
+    const int cut = 2300;
+    for (int64_t i = 0; i < 2500; i++) /* three files */
+        append_to_log((struct spec){"T", 0, i, "", 1, 0, 1});
+    dispatch_ok(0, cut);
+    ck_assert_int_eq(message_store_sync(&store), 0);
+    dispatch_ok(cut, fake.count);
+    sim_env_kill_at(&sim, SIM_UNLINK, (uint64_t)_i / 2 + 1);
+    message_store_delete_topic(&store, SLICE_LITERAL("T"));
+    ck_assert(sim.dead);
+    message_store_close(&store);
+    if (_i % 2 == 1)
+        sim_env_power_cut(&sim);
+    sim_env_restart(&sim);
+    open_store();
+    store.synced_position = fake.at[cut] - 48;
+    recover(fake.at[cut] - 48);
+    dispatch_ok(first_at(message_store_recovered_position(&store)), fake.count);
+    ck_assert_int_eq(message_store_max_offset(&store, SLICE_LITERAL("T"), 0), fake.count);
+    ck_assert_int_eq(message_store_delete_topic(&store, SLICE_LITERAL("T")), 0);
+    ck_assert(!sim_env_exists(&sim, "/s/consumequeue/T"));
+}
+END_TEST
+
+/* What one process deleted is durable once the next one has synced, though that one changed nothing. */
+START_TEST(power_cut_behind_a_deletion)
+{
+    for (int64_t i = 0; i < 20; i++)
+        append_to_log((struct spec){"T", 0, i, "", 1, 0, 1});
+    dispatch_ok(0, fake.count);
+    ck_assert_int_eq(message_store_sync(&store), 0);
+    for (int i = 0; i < _i; i++)
+        sim_env_chance(&sim, 2);
+    ck_assert_int_eq(message_store_delete_topic(&store, SLICE_LITERAL("T")), 0);
+    sim_env_kill(&sim);
+    message_store_close(&store);
+    sim_env_restart(&sim);
+    open_store();
+    store.synced_position = fake.end;
+    recover(fake.end);
+    ck_assert_int_eq(message_store_sync(&store), 0);
+    message_store_close(&store);
+    sim_env_power_cut(&sim);
+    sim_env_restart(&sim);
+    open_store();
+    recover(fake.end);
+    ck_assert_int_eq(message_store_max_offset(&store, SLICE_LITERAL("T"), 0), 0);
+}
+END_TEST
+
 /* ---- faults ---- */
 
 START_TEST(full_disk)
@@ -1676,6 +1729,8 @@ int main(void)
     tcase_add_test(tcase, damaged_queue);
     tcase_add_test(tcase, repeats_from_earlier);
     tcase_add_test(tcase, delete_and_create_again);
+    tcase_add_loop_test(tcase, killed_while_a_topic_is_deleted, 0, 8);
+    tcase_add_loop_test(tcase, power_cut_behind_a_deletion, 0, 10);
     tcase_add_test(tcase, full_disk);
     tcase_add_test(tcase, killed_in_any_call);
     tcase_add_test(tcase, power_cuts);
