@@ -115,7 +115,7 @@ static uint8_t *new_region(uint64_t size)
 }
 
 /* Files come and go by the thousand. Regions of the smallest size are kept, all zeros, which spares the kernel mapping, faults and unmapping. */
-#define REGIONS_KEPT 512u
+#define REGIONS_KEPT 2048u
 static uint8_t *kept_regions[REGIONS_KEPT];
 static uint32_t kept_region_count;
 
