@@ -479,6 +479,39 @@ START_TEST(test_index_old_units)
 }
 END_TEST
 
+static void lose_units_from(struct fixture *f, uint64_t index)
+{
+    uint64_t size;
+    uint8_t *units = sim_env_bytes(&f->sim, DIR "/index/00000000000000000000", &size);
+    memset(units + index * 32, 0, size - index * 32);
+}
+
+/* Where a walk came to is remembered: not over a cut behind which other entries stand elsewhere. */
+START_TEST(test_walk_and_cut)
+{
+    static const uint64_t cuts[] = {10, 30, 40, 41, 42, 43, 60};
+    for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
+        struct fixture *f = fixture_new(i, true);
+        struct ledger_entry entry;
+        must_open(f);
+        ck_assert_int_eq(append(f, 100, 1, 100, -1, 1), 0);
+        sync_all(f);
+        lose_units_from(f, 20);
+        ck_assert_ptr_nonnull(ledger_entry(&f->ledger, 41, &entry));
+        ck_assert_uint_eq(entry.index, 41);
+        must_equal(f);
+        ck_assert_ptr_nonnull(ledger_entry(&f->ledger, 41, &entry));
+        ck_assert_int_eq(ledger_truncate(&f->ledger, cuts[i]), 0);
+        ledger_model_cut(&f->model, cuts[i]);
+        must_equal(f);
+        ck_assert_int_eq(append(f, 60, 2, 77, -1, 2), 0);
+        lose_units_from(f, 20);
+        must_equal(f);
+        fixture_free(f);
+    }
+}
+END_TEST
+
 START_TEST(test_many_terms)
 {
     struct fixture *f = fixture_new(5, false);
@@ -626,6 +659,7 @@ int main(void)
     tcase_add_test(tcase, test_settings);
     tcase_add_test(tcase, test_index_lost);
     tcase_add_test(tcase, test_index_old_units);
+    tcase_add_test(tcase, test_walk_and_cut);
     tcase_add_test(tcase, test_many_terms);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("real");
