@@ -280,10 +280,15 @@ static void finished(struct replica_job *job)
     fetch->replica->restart_wanted = true;
 }
 
-/* Is what the member has still the beginning of what was fetched? */
+static bool is_damaged(const struct replica *replica)
+{
+    return replica->phase == REPLICA_MUTE && replica->mute_reason == PEER_MUTE_DAMAGED;
+}
+
+/* Is what the member has still before what was fetched, or damaged where others have deleted it? */
 static bool still_needed(const struct bulk_fetch *fetch)
 {
-    return fetch->replica->ledger.last_index < (int64_t)fetch->staging.begin_index;
+    return fetch->replica->ledger.last_index < (int64_t)fetch->staging.begin_index || is_damaged(fetch->replica);
 }
 
 static void begin_finishing(struct bulk_fetch *fetch)
@@ -300,7 +305,8 @@ static void begin_finishing(struct bulk_fetch *fetch)
         .boot_id = replica->env->ops->boot_id(replica->env),
         .durability = (uint8_t)replica->options.durability,
         .incarnation = replica->checkpoint.incarnation,
-        .forgot = replica->checkpoint.forgot,
+        /* It may have acknowledged what it has beyond that. */
+        .forgot = replica->checkpoint.forgot || replica->ledger.last_index > (int64_t)fetch->last,
         .snapshot_index = (int64_t)fetch->last,
         .configuration_index = fetch->configuration_index - 1,
         .configuration_size = (uint32_t)fetch->configuration.size,

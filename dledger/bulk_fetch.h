@@ -1,4 +1,4 @@
-/* A member whose next entry is deleted in the group is brought level: it fetches a metadata snapshot of the leader and all entries from the leader's first
+/* A member whose next entry is deleted in the group, or damaged here and deleted on the others, is brought level: it fetches a metadata snapshot of the leader and all entries from the leader's first
  * one up to the snapshot's, beside its own log, and takes them in its place with the next start, which it asks for.
  *
  * Below dledger-<selfId>/install/ lie data/ and index/ (a ledger, so what is there after a kill is checked and gone on with), and once all is whole and

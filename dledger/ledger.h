@@ -41,6 +41,7 @@ struct ledger_hole {
     uint64_t end;         /* where the next good entry begins, or the log ends */
     uint64_t doubt;       /* entries from here on to `first` are whole and in a chain, but only what fills the hole proves that it is the right one */
     uint32_t refused;     /* the owner's: members that cannot help, a bit each */
+    bool gone;            /* the owner's: some of them have deleted it */
     bool narrow;          /* its last entry is its own anchor, of the term that it most likely has; the chain behind it is the proof */
 };
 

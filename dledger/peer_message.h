@@ -104,6 +104,7 @@ struct peer_message {
 enum peer_repair_flag {
     PEER_REPAIR_REFUSED = 1,  /* not here, or damaged here as well */
     PEER_REPAIR_CONFLICT = 2, /* other entries are committed there */
+    PEER_REPAIR_GONE = 4,     /* refused, since they are deleted here */
 };
 
 /* Of PEER_FETCH and PEER_MANIFEST. All members are there and too few of them run to elect a leader, since the others forgot something: who does not lead

@@ -40,7 +40,7 @@ static void begin_when_whole(struct replica *replica)
 {
     struct error error;
 
-    if (replica->phase != REPLICA_MUTE || replica->mute_reason != PEER_MUTE_DAMAGED || replica_must_repair(replica))
+    if (replica->phase != REPLICA_MUTE || replica->mute_reason != PEER_MUTE_DAMAGED || replica_must_repair(replica) || replica->fetch.frozen)
         return;
     if (replica->ledger.hole_count == 0)
         LOG_INFO("the log is whole again: %llu entries were fetched", (unsigned long long)replica->repaired_entries);
@@ -103,14 +103,16 @@ void replica_answer_repair(struct replica *replica, uint64_t from, const struct 
 
     if (first == 0 || anchor < first)
         return;
+    /* What is deleted, or damaged, on either side contradicts nothing. */
+    uint64_t previous = first == 1 ? 0 : ledger_term_of(ledger, first - 2);
     out.repair_result.first_index = first;
     out.repair_result.anchor_index = anchor;
-    out.flags = PEER_REPAIR_REFUSED;
+    out.flags = (int64_t)first <= ledger->begin_index ? PEER_REPAIR_GONE : PEER_REPAIR_REFUSED;
     if (commit >= anchor ? ledger_term_of(ledger, anchor - 1) != in->repair.anchor_term && ledger_term_of(ledger, anchor - 1) != 0
                          : commit >= first && ledger_term_of(ledger, commit - 1) > in->repair.anchor_term) {
         out.flags = PEER_REPAIR_CONFLICT;
     } else if (anchor <= raft_driver_last(&replica->driver) && ledger_term_of(ledger, anchor - 1) == in->repair.anchor_term &&
-               (first == 1 || in->repair.previous_term == 0 || ledger_term_of(ledger, first - 2) == in->repair.previous_term)) {
+               (previous == 0 || in->repair.previous_term == 0 || previous == in->repair.previous_term)) {
         uint64_t count_max = anchor - first + 1 < REPLICA_SUBMIT_MAX ? anchor - first + 1 : REPLICA_SUBMIT_MAX;
         out.count = ledger_checked_run(ledger, first - 1, (uint32_t)count_max, PEER_RUN_MAX, &run, &size);
         if (out.count > 0)
@@ -172,10 +174,13 @@ void replica_receive_repaired(struct replica *replica, uint64_t from, const stru
         }
     } else if (in->count == 0) {
         hole->refused |= 1u << (from - 1);
+        hole->gone |= in->flags == PEER_REPAIR_GONE;
         if (hole->refused == all_others(replica) && ledger_narrow_anchor(ledger, first))
             LOG_INFO("%s: nobody has the entry behind entry %llu: whose log ends there is asked for what is before", where, (unsigned long long)last);
         else if (hole->refused == all_others(replica) && ledger_widen_into_doubt(ledger, first))
             LOG_WARN("%s: nobody has entry %llu behind what stands before it here: that is fetched too", where, (unsigned long long)first);
+        else if (hole->refused == all_others(replica) && hole->gone && replica->phase == REPLICA_MUTE && last >= replica->applied)
+            bulk_fetch_begin(&replica->fetch); /* nobody needs them: with the leader's tables this member does not, either */
         else if (hole->refused == all_others(replica))
             LOG_ERROR("%s: entries %llu to %llu cannot be fetched from any member: %s", where, (unsigned long long)first, (unsigned long long)last,
                       last < replica->applied ? "what they hold cannot be read, the rest can"

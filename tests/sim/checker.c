@@ -446,7 +446,12 @@ static void follow_log(struct machine *machine)
             machine->log[i] = (struct log_seen){committed[i].term, committed[i].position, committed[i].chain};
             continue;
         }
-        if (ledger_entry(ledger, i - 1, &entry) == NULL)
+        bool there = ledger_entry(ledger, i - 1, &entry) != NULL;
+        if (!there && i <= machine->vouched && machine->damaged_count > 0 && disk_fault_log_left(machine)) {
+            machine->log[i] = (struct log_seen){committed[i].term, committed[i].position, committed[i].chain}; /* an old copy of its disk, damaged as it was */
+            continue;
+        }
+        if (!there)
             violation(machine->id, "entry %llu cannot be read", (unsigned long long)i);
         machine->log[i] = (struct log_seen){entry.term, entry.position, entry.chain_crc};
         note_entry(machine, i, entry.term, i > 1 ? machine->log[i - 1].term : 0, entry.chain_crc);

@@ -11,6 +11,7 @@
 #define BLOCK SIM_PAGE
 #define GROUP_DIR "/d/dledger-"
 #define VOTE_SLOT 4096u
+#define CHANNEL 32u /* in an entry's header */
 #define SAVES_OF_ALL_SLOTS 2u /* a checkpoint has two slots, written in turn */
 
 struct block {
@@ -23,6 +24,8 @@ struct block {
 struct remembered {
     bool used;
     bool misdirected;
+    bool other_disk; /* it is gone since */
+    int node;
     struct block block;
     uint8_t bytes[BLOCK];
 };
@@ -37,6 +40,9 @@ void disk_fault_init(void)
 
 void disk_fault_forget(struct machine *machine)
 {
+    /* Another disk: no block of it was ever written as those of the one before. */
+    for (size_t i = 0; i < sizeof remembered / sizeof remembered[0]; i++)
+        remembered[i].other_disk |= remembered[i].used && remembered[i].node == machine->id;
     machine->damaged_count = 0;
     machine->notes_damaged = false;
     machine->vouched = 0;
@@ -152,7 +158,10 @@ static bool may_hit(struct machine *machine, const struct block *block)
     if (!is_log(block->path))
         return machine->log_begin == 0 || strstr(block->path, "/metadata.") == NULL || other_snapshot_does(machine, block->path);
     uint64_t position = segment_start(block->path) + block->offset;
-    if (world.trims || !checker_entries_at(position, block->size, &damage.first, &damage.last) || damage.last > machine->vouched ||
+    /* What kind of entry the first one of a log is whose beginning was deleted, and what was committed when it was appended, nothing else on this disk tells. */
+    if (world.trims && block->size == 1 && block->offset >= CHANNEL && block->offset < CHANNEL + 4)
+        return false;
+    if (!checker_entries_at(position, block->size, &damage.first, &damage.last) || damage.last > machine->vouched ||
         machine->forgetful || machine->outcast || machine->damaged_count == MACHINE_DAMAGED_MAX)
         return false;
     for (uint64_t index = damage.first; index <= damage.last; index++) {
@@ -211,7 +220,9 @@ static bool draw_block(struct machine *machine, struct block *block, bool tail)
             end = machine->replica.ledger.end_position;
         size = end <= start ? 0 : end - start < size ? end - start : size;
     }
-    block->offset = chance(size / block->size + 1) * block->size;
+    /* Nothing before it vouches for the first header of a log whose beginning is deleted: that is hit more often than its size would have it. */
+    bool first = world.trims && is_log(path) && segment_start(path) > 0 && size > 0 && chance_of(200);
+    block->offset = first ? 0 : chance(size / block->size + 1) * block->size;
     sim_env_bytes(&machine->disk, path, &size);
     return block->offset + block->size <= size;
 }
@@ -224,7 +235,7 @@ bool disk_fault_flip(struct machine *machine)
         uint64_t size;
         if (!draw_block(machine, &block, false))
             continue;
-        block.offset += chance(block.size);
+        block.offset += chance(world.trims && block.offset == 0 && is_log(block.path) ? LEDGER_ENTRY_HEADER_SIZE : block.size);
         block.size = 1;
         const uint8_t *bytes = sim_env_bytes(&machine->disk, block.path, &size);
         if (block.offset >= size || !may_hit(machine, &block))
@@ -244,7 +255,7 @@ static void on_block_back(const struct world_event *event)
     uint64_t size;
     const uint8_t *now = sim_env_bytes(&machine->disk, old->block.path, &size);
 
-    if (!world.calm && now != NULL && old->block.offset + old->block.size <= size && memcmp(now + old->block.offset, old->bytes, old->block.size) != 0 &&
+    if (!world.calm && !old->other_disk && now != NULL && old->block.offset + old->block.size <= size && memcmp(now + old->block.offset, old->bytes, old->block.size) != 0 &&
         may_hit(machine, &old->block)) {
         struct block target;
         uint8_t written[BLOCK];
@@ -279,6 +290,8 @@ static void remember(struct machine *machine, bool misdirected)
     else
         memcpy(old->bytes, sim_env_bytes(&machine->disk, old->block.path, &size) + old->block.offset, old->block.size);
     old->used = true;
+    old->other_disk = false;
+    old->node = machine->id;
     old->misdirected = misdirected;
     world_at(world.now + chance_between(20 * MS, 3 * SECOND), on_block_back, machine->id, 0, old, 0);
 }

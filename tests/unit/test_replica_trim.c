@@ -372,7 +372,7 @@ static void expect_mended(uint64_t begin)
         bool whole = group_leader() != NULL;
         for (int n = 1; n <= GROUP_NODES; n++) {
             const struct replica *replica = &group.nodes[n].replica;
-            whole = whole && replica->phase == REPLICA_RUNNING && replica->ledger.hole_count == 0;
+            whole = whole && replica->phase == REPLICA_RUNNING && replica->ledger.hole_count == 0 && mapped_file_queue_begin(&replica->ledger.data) == begin;
         }
         if (whole)
             break;
@@ -460,6 +460,40 @@ START_TEST(a_beginning_that_rots)
 }
 END_TEST
 
+/* Before it was found the others deleted all up to there: the first entry that they have left is the last one of the damage, or what is damaged is gone. */
+START_TEST(damage_that_others_have_deleted)
+{
+    uint64_t begin = 2 * GROUP_SEGMENT;
+    group_all_up();
+    struct group_node *leader = fill(0, FIRST);
+    struct group_node *node = group_other(leader, NULL);
+    group_kill(node);
+    leader = group_wait_leader(3000);
+    leader->replica.options.follower_lag_bytes_max = 1; /* nothing is kept for it */
+    fill(FIRST, 4000); /* the trim record is behind what it has */
+    ck_assert_int_eq(replica_trim(&leader->replica, begin), 0);
+    group_steps(6000);
+    ck_assert_uint_eq(mapped_file_queue_begin(&leader->replica.ledger.data), begin);
+    spoil_begin(node, _i == 0 ? begin : 0, HEADER_ZEROED);
+    if (_i == 0) {
+        spoil_begin(node, begin, BLOCK_ZEROED);
+    } else { /* all of it is to be applied again */
+        spoil_begin(node, GROUP_SEGMENT, BLOCK_ZEROED);
+        const char *path;
+        while ((path = sim_env_file(&node->sim, group_file(node, "metadata."), 0)) != NULL)
+            sim_env_remove(&node->sim, path);
+        while ((path = sim_env_file(&node->sim, "/store/consumequeue/", 0)) != NULL)
+            sim_env_remove(&node->sim, path);
+    }
+    group_up(node);
+    ck_assert_int_eq(node->replica.phase, REPLICA_MUTE);
+    ck_assert_int_eq(node->replica.mute_reason, PEER_MUTE_DAMAGED);
+    expect_mended(begin);
+    ck_assert_int_eq(node->restarts, _i);
+    expect_queues(FIRST + 4000);
+}
+END_TEST
+
 /* A group of one: nobody has the entry. What a checkpoint vouches for is opened, but nothing of the hole is given out; without one the log is refused. */
 START_TEST(a_damaged_beginning_of_one_alone)
 {
@@ -509,6 +543,7 @@ int main(void)
     tcase_add_test(tcase, a_damaged_beginning);
     tcase_add_test(tcase, beginnings_damaged_on_all);
     tcase_add_test(tcase, a_beginning_that_rots);
+    tcase_add_loop_test(tcase, damage_that_others_have_deleted, 0, 2);
     tcase_add_loop_test(tcase, a_damaged_beginning_of_one_alone, HEADER_ZEROED, INDEX_FLIPPED + 1);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
