@@ -136,7 +136,7 @@ static bool other_snapshot_does(struct machine *machine, const char *path)
 }
 
 /* Where one vote is a majority nobody else knows the term: the other slot has to be as good as this one. */
-static bool other_slot_does(struct machine *machine)
+bool disk_fault_vote_is_sure(struct machine *machine)
 {
     uint64_t size = 0;
     char path[64];
@@ -153,7 +153,7 @@ static bool may_hit(struct machine *machine, const struct block *block)
     /* Durable, and not told yet: as if it was told at once. */
     if (strstr(block->path, "/vote") != NULL && machine->jobs[JOB_VOTE].out)
         return false;
-    if (strstr(block->path, "/vote") != NULL && checker_votes(machine->id) && checker_majority() == 1 && !other_slot_does(machine))
+    if (strstr(block->path, "/vote") != NULL && checker_votes(machine->id) && (checker_majority() == 1 || checker_change_open()) && !disk_fault_vote_is_sure(machine))
         return false;
     if (!is_log(block->path))
         return machine->log_begin == 0 || strstr(block->path, "/metadata.") == NULL || other_snapshot_does(machine, block->path);

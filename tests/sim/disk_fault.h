@@ -38,4 +38,7 @@ bool disk_fault_at(struct machine *machine, uint64_t index);
 /* All that is on the disk is something else now. */
 void disk_fault_forget(struct machine *machine);
 
+/* Both slots of its vote file are good, and alike: neither alone is missed. */
+bool disk_fault_vote_is_sure(struct machine *machine);
+
 #endif

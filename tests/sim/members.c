@@ -59,14 +59,18 @@ static bool well(int node)
 static bool may_ask(enum dledger_member_action action, int node)
 {
     int voters = 0, fit = 0;
-    bool all = true;
+    bool all = true, sure = true;
     for (int i = 1; i <= world.nodes; i++) {
         if (i == node || !checker_belongs(i))
             continue;
         voters += checker_votes(i);
         fit += checker_votes(i) && well(i);
+        sure = sure && (!checker_votes(i) || disk_fault_vote_is_sure(world.machines[i]));
         all = all && well(i);
     }
+    /* Nobody else will know the term of the one voter that is left: a vote file that is lost then is for a person (mqbroker --force-new-group). */
+    if (action == DLEDGER_MEMBER_DEMOTE && voters == 1 && !sure)
+        return false;
     return action == DLEDGER_MEMBER_DEMOTE ? fit > voters / 2 : action != DLEDGER_MEMBER_REMOVE || all;
 }
 
