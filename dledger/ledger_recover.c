@@ -741,6 +741,18 @@ static int recover(struct ledger *ledger, const struct checkpoint *checkpoint, b
                  (unsigned long long)offset);
         return format_version_unknown(error, what, walk.later, LEDGER_ENTRY_MAGIC);
     }
+    /* Newest segments without bytes were never used when the log ends before the one in front of them does. */
+    const bool bytes_lost = ledger->data.unborn > 0 && (walk.stop >= mapped_file_queue_end(&ledger->data) || !may_be_torn(ledger, &walk));
+    if (bytes_lost && !repairable)
+        return error_set(error, ERROR_DAMAGED,
+                         "%s/data/%020llu has no bytes, and the log goes on up to it: what was in it is lost. Nothing was changed: restore a backup, or remove "
+                         "this file to go on without that",
+                         ledger->dir, (unsigned long long)mapped_file_queue_end(&ledger->data));
+    if (bytes_lost) {
+        LOG_ERROR("%s/data/%020llu has no bytes: what was in it is fetched from the other members", ledger->dir,
+                  (unsigned long long)mapped_file_queue_end(&ledger->data));
+        recovery->lost = true;
+    }
     uint64_t found_at = 0;
     if (walk.claim > recovery->claim_index)
         recovery->claim_index = walk.claim;
@@ -769,6 +781,8 @@ static int recover(struct ledger *ledger, const struct checkpoint *checkpoint, b
 
     /* Behind a cut nothing tells any more that there was something: what is left looks like all that there ever was. */
     int rv = recovery->lost ? repairs->before_cut(repairs->context, error) : 0;
+    if (rv == 0)
+        rv = mapped_file_queue_remove_unborn(&ledger->data, error);
     if (rv == 0)
         rv = clear_tail(ledger, &walk, same_boot, recovery, error);
     if (rv != 0)

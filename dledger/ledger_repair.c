@@ -635,6 +635,20 @@ static bool begins_with_entry(const struct ledger *ledger, uint64_t start)
     return found;
 }
 
+static bool has_no_bytes(const struct ledger *ledger, uint64_t start)
+{
+    char path[PATH_MAX];
+    struct env_file *file;
+    uint64_t size = 1;
+
+    snprintf(path, sizeof path, "%s/data/%020llu", ledger->dir, (unsigned long long)start);
+    if (env_open(ledger->env, path, ENV_READ, &file) != 0)
+        return false;
+    bool none = ledger->env->ops->size(ledger->env, file, &size) == 0 && size == 0;
+    env_close(ledger->env, file);
+    return none;
+}
+
 int ledger_complete_files(struct ledger *ledger, uint64_t segment_size, const struct checkpoint *checkpoint, const struct ledger_repairs *repairs, bool *lost,
                           struct error *error)
 {
@@ -652,6 +666,9 @@ int ledger_complete_files(struct ledger *ledger, uint64_t segment_size, const st
         names.start_min = checkpoint->begin_position;
     if (names.start_min % segment_size != 0 || (names.start_max - names.start_min) % segment_size != 0)
         return 0; /* another segment size: opening says so */
+    /* Newest ones without bytes: whether there was anything in them is seen when the log has been walked to its end. */
+    while (names.start_max > names.start_min && has_no_bytes(ledger, names.start_max))
+        names.start_max -= segment_size;
     for (uint64_t start = names.start_min; rv == 0 && start <= names.start_max; start += segment_size) {
         struct env_file *file;
         uint64_t size = 0;

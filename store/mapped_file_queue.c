@@ -267,6 +267,28 @@ static int remove_unborn(struct mapped_file_queue *queue, const struct names *na
     return 0;
 }
 
+/* How many of the newest files have no bytes; the very first one does not count. */
+static int count_unborn(struct mapped_file_queue *queue, const struct names *names, struct error *error)
+{
+    for (queue->unborn = 0; queue->unborn + 1 < names->count; queue->unborn++) {
+        char path[PATH_MAX];
+        struct env_file *handle;
+        uint64_t size = 0;
+        int rv = file_path(queue, names->starts[names->count - 1 - queue->unborn], "", path);
+        if (rv == 0)
+            rv = env_open(queue->env, path, ENV_READ, &handle);
+        if (rv == 0) {
+            rv = queue->env->ops->size(queue->env, handle, &size);
+            env_close(queue->env, handle);
+        }
+        if (rv != 0)
+            return io_error(error, rv, "size of", path);
+        if (size > 0)
+            break;
+    }
+    return 0;
+}
+
 /* Files of a queue that others follow are gone: zeros in their place, which the owner knows to be no units. */
 static int open_missing(struct mapped_file_queue *queue, uint64_t start, uint64_t stop, struct mapped_file_window *window, struct error *error)
 {
@@ -326,6 +348,8 @@ static int open_all(struct mapped_file_queue *queue, struct env *env, const char
     }
     if (names.count > 0)
         qsort(names.starts, names.count, sizeof names.starts[0], by_start);
+    if (!writable_map)
+        code = count_unborn(queue, &names, error);
     for (size_t i = 0; i < names.count && code == 0; i++) {
         uint64_t start = names.starts[i];
         bool empty = false;
@@ -337,7 +361,7 @@ static int open_all(struct mapped_file_queue *queue, struct env *env, const char
         else if (i > 0 && start - names.starts[i - 1] != file_size)
             code = error_set(error, ERROR_DAMAGED, "%s: a file is missing between %020llu and %020llu", dir,
                              (unsigned long long)names.starts[i - 1], (unsigned long long)start);
-        if (code == 0)
+        if (code == 0 && i + queue->unborn < names.count)
             code = open_one(queue, start, i + 1 == names.count, window, &empty, error);
         if (empty) {
             code = remove_unborn(queue, &names, i, error);
@@ -666,6 +690,21 @@ int mapped_file_queue_cut(struct mapped_file_queue *queue, uint64_t position, st
             return rv;
         queue->count--;
         removed = true;
+    }
+    return finish_removal(queue, removed, error);
+}
+
+int mapped_file_queue_remove_unborn(struct mapped_file_queue *queue, struct error *error)
+{
+    bool removed = queue->unborn > 0;
+    for (; queue->unborn > 0; queue->unborn--) {
+        char path[PATH_MAX];
+        int rv = file_path(queue, mapped_file_queue_end(queue) + (queue->unborn - 1) * queue->file_size, "", path);
+        if (rv == 0)
+            rv = queue->env->ops->unlink(queue->env, path);
+        if (rv != 0)
+            return io_error(error, rv, "remove", path);
+        LOG_WARN("%s had no bytes, and was removed", path);
     }
     return finish_removal(queue, removed, error);
 }

@@ -39,6 +39,7 @@ struct mapped_file_queue {
     size_t capacity;
     int add_result; /* of the add that failed last: -errno */
     bool removed;   /* a file was removed and the directory has not been synced since */
+    size_t unborn;  /* read-only maps: how many files of no bytes stand behind the last one */
     bool dir_dirty; /* writable maps: a file was added or removed and the directory is not synced yet */
     struct mapped_file_pool *pool;
     uint8_t **cached; /* the user's pointer into a mapping: set to NULL when one is unmapped */
@@ -46,9 +47,12 @@ struct mapped_file_queue {
 
 /* Makes dir if missing (with writable maps: at the first add, so that an empty queue costs nothing) and maps what is there. ERROR_DAMAGED: a file of another size, a gap between files, a name that is no number
  * (other names are ignored). Writable maps: an empty file
- * is a creation that a power cut undid; it is removed with all behind it; a newest file that is too short gets zeros at its end. ERROR_IO with the errno's text. Nothing to close after a failure. */
+ * is a creation that a power cut undid; it is removed with all behind it; a newest file that is too short gets zeros at its end. Read-only maps: newest files that
+ * are empty, but for the very first one, are counted as unborn and left where they are. ERROR_IO with the errno's text. Nothing to close after a failure. */
 int mapped_file_queue_open(struct mapped_file_queue *queue, struct env *env, const char *dir, uint64_t file_size, bool writable_map,
                            struct error *error);
+/* Removes the unborn files: nothing was ever in them. Directory synced. ERROR_IO. */
+int mapped_file_queue_remove_unborn(struct mapped_file_queue *queue, struct error *error);
 void mapped_file_queue_close(struct mapped_file_queue *queue);
 
 /* A page of one file at a time, read instead of mapped: of each of thousands of files a start looks at a page or two, and a mapping of it costs several

@@ -16,6 +16,13 @@ UPDATE_OFFSET, QUERY_OFFSET = 15, 14
 SMALL = ["mappedFileSizeCommitLog=4194304", "maxHashSlotNum=1000", "maxIndexNum=3000"]
 
 
+SEGMENT = 4 << 20
+
+
+def log_files(cluster, node):
+    return sorted(glob.glob(os.path.join(store(cluster, node), f"dledger-n{node}", "data", "?" * 20)))
+
+
 def store(cluster, node=0):
     return os.path.join(cluster.folder, f"n{node}", "store")
 
@@ -30,6 +37,44 @@ def committed(connection, group):
     answer = connection.request(QUERY_OFFSET, {"consumerGroup": group, "topic": "T", "queueId": 0})
     check(answer.code == 0, f"14: {answer}")
     return int(answer.ext["offset"])
+
+
+@case
+def v1_an_empty_last_file_of_the_log():
+    """V1: a newest file of the log that has its name and no bytes, on the only node and on all three: the start goes on, nothing is lost, and the log grows
+    through it; after kill -9 and after a clean stop."""
+    notes = []
+    for nodes in (1, 3):
+        with Cluster(nodes=nodes, settings=SMALL) as cluster:
+            cluster.create_topic("T", 1)
+            bodies = []
+
+            def send(count, cluster=cluster, bodies=bodies):
+                for _ in range(count):
+                    bodies.append(b"%d " % len(bodies) + bytes(20000))
+                    check(cluster.send("T", 0, bodies[-1]).code == 0, "send")
+
+            send(50)
+            for kill in (True, False):
+                if kill:
+                    for node in range(nodes):
+                        cluster.kill(node)
+                else:
+                    cluster.stop()
+                for node in range(nodes):
+                    names = log_files(cluster, node)
+                    with open(os.path.join(os.path.dirname(names[-1]), f"{int(os.path.basename(names[-1])) + SEGMENT:020}"), "xb") as file:
+                        path = file.name
+                began = time.monotonic()
+                for node in range(nodes):
+                    cluster.restart(node)
+                cluster.leader(30)
+                send(1)
+                check(all(os.path.basename(path) + " had no bytes, and was removed" in cluster.output(node) for node in range(nodes)), "it is not named")
+                notes.append(f"{time.monotonic() - began:.1f}")
+                with remoting.Connection(cluster.broker(cluster.leader()), 20.0) as connection:
+                    check([record.body for record in remoting.read_queue(connection, "T", 0)] == bodies, "bodies are missing")
+    return f"{' '.join(notes)} s from the start to the next message"
 
 
 @case

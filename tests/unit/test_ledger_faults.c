@@ -519,6 +519,58 @@ START_TEST(test_missing_files)
 }
 END_TEST
 
+static int note_cut(void *context, struct error *error)
+{
+    (void)error;
+    *(bool *)context = true;
+    return 0;
+}
+
+/* V1: the newest segment has its name and no bytes. Behind one that is not full it was never used, and goes. Behind a full one its entries are lost: a member
+ * that has others knows it, and one that has none is not opened. */
+START_TEST(test_newest_segment_of_no_bytes)
+{
+    const bool class_b = _i & 1, members = _i & 2, two = _i & 4;
+    bool told = false;
+    const struct ledger_repairs repairs = {&told, note_cut};
+    for (uint64_t last = 0; last < 2; last++) {
+        struct fixture *f = thirty_entries(class_b);
+        struct env_file *file;
+        uint64_t at = f->ledger.end_position - f->ledger.end_position % SEGMENT + SEGMENT * (1 - last);
+        while (last == 1 && f->model.count > 0 && f->model.entries[f->model.count - 1].position >= at)
+            ledger_model_cut(&f->model, f->model.count - 1);
+        close_ledger(f);
+        for (uint64_t start = at; start <= at + SEGMENT * (two ? 2 : 0); start += SEGMENT) {
+            ck_assert_int_eq(env_open(&f->sim.env, segment_path(start), ENV_WRITE | ENV_CREATE, &file), 0);
+            ck_assert_int_eq(f->sim.env.ops->truncate(&f->sim.env, file, 0), 0);
+            env_close(&f->sim.env, file);
+        }
+        uint64_t digest = sim_env_digest(&f->sim, "/");
+        int rv = ledger_open(&f->ledger, &f->sim.env, DIR, SEGMENT, INDEX_FILE, class_b, &f->checkpoint, true, members ? &repairs : NULL, &f->recovery, &f->error);
+        f->open = rv == 0;
+        if (last == 1 && !members) {
+            ck_assert_int_eq(rv, ERROR_DAMAGED);
+            ck_assert_ptr_nonnull(strstr(f->error.message, strrchr(segment_path(at), '/')));
+            ck_assert_uint_eq(sim_env_digest(&f->sim, "/"), digest);
+        } else {
+            ck_assert_msg(rv == 0, "%s", f->error.message);
+            ck_assert_int_eq(f->recovery.lost, last);
+            ck_assert_int_eq(told, last);
+            ck_assert(!sim_env_exists(&f->sim, segment_path(at + SEGMENT)));
+            must_equal(f);
+            /* It is made anew when its turn comes. */
+            for (int i = 0; i < 40; i++)
+                ck_assert_int_eq(append(f, 1, 4, 1500, -1, 2), 0);
+            sync_all(f);
+            close_ledger(f);
+            must_open(f);
+            must_equal(f);
+        }
+        fixture_free(f);
+    }
+}
+END_TEST
+
 /* ---- everything, by chance ---- */
 
 struct life {
@@ -716,6 +768,7 @@ int main(void)
     tcase_add_loop_test(tcase, test_index_units_change, 0, 4);
     tcase_add_test(tcase, test_unit_and_header_change);
     tcase_add_test(tcase, test_missing_files);
+    tcase_add_loop_test(tcase, test_newest_segment_of_no_bytes, 0, 8);
     tcase_add_loop_test(tcase, test_lives, 0, 20);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
