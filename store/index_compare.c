@@ -343,6 +343,15 @@ static void check_rest(struct index_compare *compare, size_t at)
         found(compare, at, true, compare->last_offset, "has wrong slots or a wrong header");
 }
 
+/* All records have been compared, and there are files behind the cursor's: they, or the rest of this one, have entries of no record behind it. */
+static void check_end(struct index_compare *compare, size_t at)
+{
+    if (compare->number == compare->views[at].count)
+        check_rest(compare, at);
+    if (!compare->found)
+        found(compare, compare->number < compare->views[at].count ? at : at + 1, true, compare->last_offset, "goes on behind the log's end");
+}
+
 static size_t view_of(const struct index_compare *compare, const struct index_file *file)
 {
     size_t at = 0;
@@ -634,6 +643,8 @@ void index_compare_run(struct index_compare *compare)
         size_t at = view_of(compare, compare->file);
         if (at + 1 == compare->view_count)
             check_rest(compare, at);
+        else if (!compare->jumped && (int64_t)compare->to >= compare->dispatched_at_begin)
+            check_end(compare, at);
     }
 }
 

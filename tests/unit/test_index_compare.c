@@ -1,4 +1,5 @@
-/* Damage to the key index that happens at rest: it leads to no wrong answer, and passes over the log find and mend it. MODE=full does tens of thousands. */
+/* Damage to the key index that happens at rest: it leads to no wrong answer, and passes over the log find and mend it. MODE=full does tens of thousands
+ * (tests/unit/seeded_damage). */
 #include "store/index_compare.h"
 
 #include "proto/hash.h"
@@ -6,6 +7,7 @@
 #include "store/index_keys.h"
 #include "store/log_sink.h"
 #include "store/message_store.h"
+#include "tests/lib/damage_count.h"
 #include "tests/lib/run_suite.h"
 #include "tests/lib/sim_env.h"
 
@@ -172,7 +174,11 @@ static void open_store(int64_t position)
     ck_assert_msg(message_store_recover(&store, position, &error) == 0, "%s", error.message);
     if (store.index != NULL)
         ck_assert_ptr_nonnull(compare = index_compare_new(&sim.env, store.index, &store.dispatched_offset));
-    dispatched = first_at(message_store_recovered_position(&store) + 48);
+    /* The entry that the position is in or in front of, as replica_index_at() finds it: a damaged index entry can name a place in the middle of one. */
+    int64_t resume = message_store_recovered_position(&store);
+    dispatched = first_at(resume + 48);
+    if (dispatched > fake.first && fake.at[dispatched - 1] + (int64_t)record_of(dispatched - 1).size > resume)
+        dispatched--;
     dispatch_all();
 }
 
@@ -349,17 +355,26 @@ static const char *some_file(uint64_t *size)
     return path;
 }
 
-static void put_bytes(const char *path, uint64_t at, const uint8_t *bytes, uint64_t size, uint64_t file_size)
+/* True: other ones were there. */
+static bool put_bytes(const char *path, uint64_t at, const uint8_t *bytes, uint64_t size, uint64_t file_size)
 {
-    if (at < file_size)
-        sim_env_put(&sim, path, at, bytes, size < file_size - at ? size : file_size - at);
+    if (at >= file_size)
+        return false;
+    if (size > file_size - at)
+        size = file_size - at;
+    bool other = memcmp(sim_env_bytes(&sim, path, &file_size) + at, bytes, size) != 0;
+    sim_env_put(&sim, path, at, bytes, size);
+    return other;
 }
 
 static uint8_t old_bytes[4096];
 static uint64_t old_size;
 
+static struct damage_count done;
+
 static void spoil(void)
 {
+    bool changed = true;
     uint64_t size, other_size;
     uint8_t block[512];
     const char *path = some_file(&size);
@@ -374,18 +389,20 @@ static void spoil(void)
         sim_env_corrupt(&sim, path, INDEX_HEADER_SIZE + chance(SLOTS * INDEX_SLOT_SIZE), (uint8_t)(1u << chance(8)));
     } else if (kind < 10) {
         memset(block, kind == 8 ? 0 : (int)chance(256), sizeof block);
-        put_bytes(path, at, block, length, size);
+        changed = put_bytes(path, at, block, length, size);
     } else if (kind < 12) { /* of another file, or of another place */
         const char *other = some_file(&other_size);
         uint64_t from = chance(3) == 0 ? chance(other_size + 1) : at;
+        changed = false;
         if (from < other_size) {
             length = length < other_size - from ? length : other_size - from;
             memcpy(block, sim_env_bytes(&sim, other, &other_size) + from, length);
-            put_bytes(path, at, block, length, size);
+            changed = put_bytes(path, at, block, length, size);
         }
     } else if (kind < 13) { /* as it was */
+        changed = false;
         if (at < old_size)
-            put_bytes(path, at, old_bytes + at, length < old_size - at ? length : old_size - at, size);
+            changed = put_bytes(path, at, old_bytes + at, length < old_size - at ? length : old_size - at, size);
     } else if (kind < 14) {
         struct env_file *handle;
         ck_assert_int_eq(env_open(&sim.env, path, ENV_WRITE, &handle), 0);
@@ -396,8 +413,10 @@ static void spoil(void)
     } else { /* all of it is what it was when it had fewer entries, or is nothing */
         if (chance(2) == 0)
             memset(old_bytes, 0, sizeof old_bytes);
-        put_bytes(path, 0, old_bytes, size < sizeof old_bytes ? size : sizeof old_bytes, size);
+        changed = put_bytes(path, 0, old_bytes, size < sizeof old_bytes ? size : sizeof old_bytes, size);
     }
+    if (changed)
+        damage_count_add(&done, kind < 8);
 }
 
 static void remember_newest(void)
@@ -477,6 +496,46 @@ START_TEST(test_damage)
     ck_assert_uint_gt(missed, count / 4);
     ck_assert_uint_ge(found, missed);
     ck_assert_uint_gt(rebuilt, count / 3);
+    damage_count_print(&done, "key index");
+}
+END_TEST
+
+static uint32_t entries_of_all(void)
+{
+    uint32_t sum = 0;
+    for (size_t i = 0; i < store.index->count; i++)
+        sum += store.index->files[i]->count - 1;
+    return sum;
+}
+
+/* A file that begins as the newest one does is in front of it, or behind it: what is in it, and in no record of the log behind it, goes. */
+START_TEST(test_newest_file_twice)
+{
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        uint8_t bytes[INDEX_HEADER_SIZE + SLOTS * INDEX_SLOT_SIZE + ENTRIES * INDEX_ENTRY_SIZE];
+        uint64_t size;
+        begin(seed);
+        grow(150);
+        const uint32_t entries = entries_of_all();
+        const struct index_file *newest = store.index->files[store.index->count - 1];
+        char path[2][64];
+        for (size_t i = 0; i < 2; i++)
+            snprintf(path[i], sizeof path[i], "%s", store.index->files[store.index->count - 2 + i]->path);
+        const uint64_t length = index_file_used(newest, 1 + (uint32_t)chance(newest->count));
+        close_store();
+        ck_assert_uint_eq(sizeof bytes, sim_env_bytes(&sim, path[1], &size) != NULL ? size : 0);
+        memcpy(bytes, sim_env_bytes(&sim, path[1], &size), size);
+        /* All of it, or its first entries alone. */
+        const uint64_t from = seed % 2 == 0 ? 0 : INDEX_HEADER_SIZE + SLOTS * INDEX_SLOT_SIZE + INDEX_ENTRY_SIZE;
+        sim_env_put(&sim, path[0], from, bytes + from, seed % 2 == 0 ? size : length < from + INDEX_ENTRY_SIZE ? INDEX_ENTRY_SIZE : length - from);
+        if (seed % 3 == 0)
+            sim_env_corrupt(&sim, path[1], length - 1, 4);
+        open_store(fake.end);
+        passes(0);
+        ck_assert_msg(entries_of_all() == entries, "%llu: %u entries of %u", (unsigned long long)seed, entries_of_all(), entries);
+        must_be_whole(seed);
+        finish();
+    }
 }
 END_TEST
 
@@ -582,6 +641,7 @@ int main(void)
     tcase_set_timeout(tcase, 1200);
     tcase_add_test(tcase, test_whole);
     tcase_add_test(tcase, test_damage);
+    tcase_add_test(tcase, test_newest_file_twice);
     tcase_add_test(tcase, test_kills);
     tcase_add_test(tcase, test_full_disk);
     tcase_add_test(tcase, test_not_indexed);
