@@ -1,11 +1,14 @@
-/* Seeded damage to every file that a member keeps of its own: whatever is answered afterwards is what was written. MODE=full does 100,000 and more. */
+/* Seeded damage to every file that a member keeps of its own: whatever is answered afterwards is what was written. MODE=full does 100,000 and more
+ * (tests/unit/seeded_damage). */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "dledger/metadata_snapshot.h"
 #include "dledger/vote_file.h"
 #include "store/log_sink.h"
+#include "tests/lib/damage_count.h"
 #include "tests/lib/ledger_fixture.h"
 #include "tests/lib/run_suite.h"
 
@@ -23,10 +26,13 @@ static void be_quiet(void *context, enum log_level level, const char *text)
     (void)context, (void)level, (void)text;
 }
 
-static void set_byte(struct sim_env *sim, const char *path, uint64_t at, uint8_t want)
+/* True: it was another one. */
+static bool set_byte(struct sim_env *sim, const char *path, uint64_t at, uint8_t want)
 {
     uint64_t size;
-    sim_env_corrupt(sim, path, at, sim_env_bytes(sim, path, &size)[at] ^ want);
+    uint8_t bits = sim_env_bytes(sim, path, &size)[at] ^ want;
+    sim_env_corrupt(sim, path, at, bits);
+    return bits != 0;
 }
 
 /* Behind the last entry of a segment, and its filler, nobody reads. */
@@ -40,8 +46,9 @@ static uint64_t filled(struct sim_env *sim, const char *path)
 }
 
 /* One kind of damage somewhere in the first `used` bytes. True: one bit. */
-static bool spoil(struct sim_env *sim, const char *path, uint64_t used)
+static bool spoil(struct sim_env *sim, const char *path, uint64_t used, struct damage_count *count)
 {
+    bool changed = false;
     uint64_t kind = sim_env_chance(sim, 10);
     uint64_t at = sim_env_chance(sim, used), size;
     uint64_t length = 1 + sim_env_chance(sim, kind == 9 ? 4096 : 512);
@@ -49,14 +56,17 @@ static bool spoil(struct sim_env *sim, const char *path, uint64_t used)
 
     if (kind < 6) {
         sim_env_corrupt(sim, path, at, (uint8_t)(1u << sim_env_chance(sim, 8)));
+        changed = true;
     } else if (kind < 8) {
         for (uint64_t i = at; i < at + length && i < used; i++)
-            set_byte(sim, path, i, 0);
+            changed |= set_byte(sim, path, i, 0);
     } else { /* a block that belongs elsewhere */
         uint64_t from = sim_env_chance(sim, used);
         for (uint64_t i = 0; i < length && at + i < used && from + i < used; i++)
-            set_byte(sim, path, at + i, bytes[from + i]);
+            changed |= set_byte(sim, path, at + i, bytes[from + i]);
     }
+    if (changed)
+        damage_count_add(count, kind < 6);
     return kind < 6;
 }
 
@@ -109,6 +119,7 @@ static bool forgive_channel(struct fixture *f)
 /* Also V2: zeros at any place near the end of a segment. */
 START_TEST(test_log)
 {
+    struct damage_count segments = {0}, index = {0};
     uint64_t count = rounds(3000, 60000), cut = 0, mended = 0, forgiven = 0;
     for (uint64_t seed = 1; seed <= count; seed++) {
         struct fixture *f = thirty_entries(seed % 2 == 0);
@@ -130,9 +141,9 @@ START_TEST(test_log)
             uint64_t position = begin + sim_env_chance(&f->sim, trimmed && sim_env_chance(&f->sim, 2) == 0 ? 200 : used - begin);
             uint64_t start = position - position % SEGMENT;
             if (sim_env_chance(&f->sim, 8) == 0)
-                spoil(&f->sim, DIR "/index/00000000000000000000", ENTRIES * 32);
+                spoil(&f->sim, DIR "/index/00000000000000000000", ENTRIES * 32, &index);
             else
-                only_bits &= spoil(&f->sim, segment_path(start), position < begin + 200 && trimmed ? 200 : filled(&f->sim, segment_path(start)));
+                only_bits &= spoil(&f->sim, segment_path(start), position < begin + 200 && trimmed ? 200 : filled(&f->sim, segment_path(start)), &segments);
         }
         bool told = false;
         int64_t begin_index = f->checkpoint.begin_index;
@@ -182,6 +193,8 @@ START_TEST(test_log)
     ck_assert_uint_gt(mended, count / 2);
     ck_assert_uint_lt(cut, count / 4);
     ck_assert_uint_lt(forgiven, count / 100);
+    damage_count_print(&segments, "log");
+    damage_count_print(&index, "index of the log");
 }
 END_TEST
 
@@ -190,7 +203,8 @@ END_TEST
 /* Every bit of both slots, and seeded damage: the newest vote, or doubt. */
 START_TEST(test_vote)
 {
-    uint64_t count = 2 * 36 * 8 + rounds(2000, 20000);
+    struct damage_count done = {.flips = 2 * 36 * 8};
+    uint64_t count = done.flips + rounds(2000, 20000);
     for (uint64_t seed = 0; seed < count; seed++) {
         struct sim_env sim;
         struct vote_file file;
@@ -204,12 +218,13 @@ START_TEST(test_vote)
         if (seed < 2 * 36 * 8)
             sim_env_corrupt(&sim, VOTE, seed / 8 % 36 + (seed / 8 / 36) * 4096, (uint8_t)(1u << seed % 8));
         else
-            spoil(&sim, VOTE, seed % 3 == 0 ? 36 : 4096 + 36);
+            spoil(&sim, VOTE, seed % 3 == 0 ? 36 : 4096 + 36, &done);
         ck_assert_int_eq(vote_file_open(&file, &sim.env, VOTE, &error), 0);
         ck_assert(file.doubtful || (file.term == term && file.voted_for == term % 3));
         vote_file_close(&file);
         sim_env_close(&sim);
     }
+    damage_count_print(&done, "vote");
 }
 END_TEST
 
@@ -234,12 +249,13 @@ START_TEST(test_checkpoint)
     uint64_t used = size / 2;
     while (used > 0 && bytes[used - 1] == 0 && bytes[size / 2 + used - 1] == 0)
         used--;
-    uint64_t each = used * 2 * 8, count = each + rounds(2000, 20000);
+    struct damage_count done = {.flips = used * 2 * 8};
+    uint64_t each = done.flips, count = each + rounds(2000, 20000);
     for (uint64_t seed = 0; seed < count; seed++) {
         if (seed < each)
             sim_env_corrupt(&sim, CHECKPOINT, seed / 8 % used + (seed / 8 / used) * (size / 2), (uint8_t)(1u << seed % 8));
         else
-            spoil(&sim, CHECKPOINT, seed % 2 == 0 ? used : size / 2 + used);
+            spoil(&sim, CHECKPOINT, seed % 2 == 0 ? used : size / 2 + used, &done);
         ck_assert_int_eq(checkpoint_load(&found, &sim.env, CHECKPOINT, &error), 0);
         if (found.present) {
             const struct checkpoint *want = &saved[found.committed_index - 100 == 1];
@@ -258,6 +274,66 @@ START_TEST(test_checkpoint)
     }
     free(before);
     sim_env_close(&sim);
+    damage_count_print(&done, "checkpoint");
+}
+END_TEST
+
+/* Every bit of both files, seeded damage, and files cut short: the newest that is as it was written. */
+START_TEST(test_metadata)
+{
+    static const int64_t indexes[2] = {100, 150};
+    struct damage_count done = {0};
+    struct buffer files[2];
+    char paths[2][64];
+    struct sim_env sim;
+    struct error error;
+    sim_env_init(&sim, 8, NULL);
+    ck_assert_int_eq(sim.env.ops->make_dir(&sim.env, "/d"), 0);
+    for (int n = 0; n < 2; n++) {
+        buffer_init(&files[n], 0);
+        ck_assert_int_eq(metadata_snapshot_begin(&files[n], indexes[n]), 0);
+        for (int i = 0; i < 400 + 300 * n; i++) {
+            uint8_t byte = (uint8_t)(i % 5 == 0 ? 0 : sim_env_chance(&sim, 256));
+            buffer_append(&files[n], &byte, 1);
+        }
+        ck_assert_int_eq(metadata_snapshot_end(&files[n]), 0);
+        metadata_snapshot_path(&sim.env, "/d", n == 0 ? -1 : indexes[0], paths[n], sizeof paths[n]);
+        ck_assert_int_eq(metadata_snapshot_write(&sim.env, paths[n], buffer_slice(&files[n]), &error), 0);
+    }
+    const uint64_t each = (files[0].size + files[1].size) * 8, count = each + rounds(2000, 20000);
+    for (uint64_t seed = 0; seed < count; seed++) {
+        const int n = seed < each ? seed >= files[0].size * 8 : (int)sim_env_chance(&sim, 2);
+        struct env_file *handle;
+        struct buffer body;
+        int64_t found;
+        if (seed < each) {
+            uint64_t bit = n == 0 ? seed : seed - files[0].size * 8;
+            sim_env_corrupt(&sim, paths[n], bit / 8, (uint8_t)(1u << bit % 8));
+            done.flips++;
+        } else if (seed % 8 != 0) {
+            spoil(&sim, paths[n], files[n].size, &done);
+        } else {
+            ck_assert_int_eq(env_open(&sim.env, paths[n], ENV_WRITE, &handle), 0);
+            ck_assert_int_eq(sim.env.ops->truncate(&sim.env, handle, sim_env_chance(&sim, files[n].size)), 0);
+            env_close(&sim.env, handle);
+            done.others++;
+        }
+        uint64_t size;
+        const uint8_t *bytes = sim_env_bytes(&sim, paths[n], &size);
+        const bool good = size == files[n].size && memcmp(bytes, files[n].data, size) == 0; /* zeros over zeros */
+        const int want = n == 1 && !good ? 0 : 1;
+        buffer_init(&body, 0);
+        ck_assert_int_eq(metadata_snapshot_load(&sim.env, "/d", INT64_MAX, &body, &found, &error), 0);
+        ck_assert_msg(found == indexes[want] && body.size == files[want].size - 28 && memcmp(body.data, files[want].data + 28, body.size) == 0,
+                      "%llu: snapshot of entry %lld", (unsigned long long)seed, (long long)found);
+        ck_assert(metadata_snapshot_both_reach(&sim.env, "/d", 0) == good);
+        buffer_close(&body);
+        ck_assert_int_eq(metadata_snapshot_write(&sim.env, paths[n], buffer_slice(&files[n]), &error), 0);
+    }
+    for (int n = 0; n < 2; n++)
+        buffer_close(&files[n]);
+    sim_env_close(&sim);
+    damage_count_print(&done, "metadata snapshot");
 }
 END_TEST
 
@@ -270,6 +346,7 @@ int main(void)
     tcase_add_test(tcase, test_log);
     tcase_add_test(tcase, test_vote);
     tcase_add_test(tcase, test_checkpoint);
+    tcase_add_test(tcase, test_metadata);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

@@ -10,6 +10,7 @@
 
 #include "../lib/hex.h"
 #include "../lib/sim_env.h"
+#include "tests/lib/damage_count.h"
 #include "tests/lib/run_suite.h"
 
 #include <check.h>
@@ -1624,8 +1625,9 @@ START_TEST(old_records_wait_for_who_reads_them_ahead)
 END_TEST
 
 /* One kind of damage somewhere in the files. */
-static void spoil_units(uint64_t bytes)
+static void spoil_units(uint64_t bytes, struct damage_count *count)
 {
+    bool changed = false;
     uint64_t kind = sim_env_chance(&sim, 10), at = sim_env_chance(&sim, bytes), from = sim_env_chance(&sim, bytes);
     uint64_t length = kind < 5 ? 1 : 1 + sim_env_chance(&sim, kind == 9 ? 4096 : 512);
     for (uint64_t i = 0; i < length && at + i < bytes && from + i < bytes; i++) {
@@ -1641,7 +1643,10 @@ static void spoil_units(uint64_t bytes)
         else if (kind < 7)
             mask = here;
         sim_env_corrupt(&sim, path, (at + i) % (CQ_UNITS * 20), mask);
+        changed |= mask != 0;
     }
+    if (changed)
+        damage_count_add(count, kind < 5);
 }
 
 /* Whatever a pull answers is what was written, or it is damaged; nothing is passed over; and after the log was compared all is right. The newest units are left alone:
@@ -1649,7 +1654,8 @@ static void spoil_units(uint64_t bytes)
 START_TEST(seeded_damage_to_units)
 {
     const char *mode = getenv("MODE");
-    const uint64_t rounds = mode != NULL && strcmp(mode, "full") == 0 ? 20000 : 100;
+    const uint64_t rounds = mode != NULL && strcmp(mode, "full") == 0 ? 8000 : 100;
+    struct damage_count damage = {0};
     uint64_t found = 0, mended = 0;
     for (int64_t i = 0; i < 2 * CQ_UNITS + 700; i++) {
         char properties[64];
@@ -1664,7 +1670,7 @@ START_TEST(seeded_damage_to_units)
         message_store_close(&store);
         sim.chance = sim.chance + seed * 0x9E3779B97F4A7C15u;
         for (uint64_t n = 1 + sim_env_chance(&sim, 3); n > 0; n--)
-            spoil_units((uint64_t)fake.count * 20 - 2 * 4096);
+            spoil_units((uint64_t)fake.count * 20 - 2 * 4096, &damage);
         restart(fake.end);
         ck_assert_msg(message_store_max_offset(&store, SLICE_LITERAL("A"), 0) == fake.count, "seed %llu: the queue ends at %lld", (unsigned long long)seed,
                       (long long)message_store_max_offset(&store, SLICE_LITERAL("A"), 0));
@@ -1699,6 +1705,7 @@ START_TEST(seeded_damage_to_units)
     }
     ck_assert_uint_gt(found, rounds);
     ck_assert_uint_gt(mended, rounds);
+    damage_count_print(&damage, "consume queue");
 }
 END_TEST
 
@@ -1754,6 +1761,10 @@ int main(void)
     tcase_add_test(tcase, other_delay_levels_are_no_damage);
     tcase_add_test(tcase, units_ahead_of_a_start_are_no_damage);
     tcase_add_test(tcase, old_records_wait_for_who_reads_them_ahead);
+    suite_add_tcase(suite, tcase);
+    tcase = tcase_create("seeded damage");
+    tcase_set_timeout(tcase, 3600);
+    tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, seeded_damage_to_units);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
