@@ -6,7 +6,7 @@ import tempfile
 import time
 
 import remoting
-from cluster import BIN, TOP, Cluster, Failed, check, wait_for
+from cluster import BIN, TOP, Cluster, Failed, check, sanitizers, wait_for
 from e2e import Skipped, case, rounds
 from remoting import PATIENCE
 
@@ -58,8 +58,7 @@ def examples_built_from_an_installation():
         prefix = os.path.join(folder, "moved")
         subprocess.run(["cmake", "--install", BUILD, "--prefix", os.path.join(folder, "first")], stdout=subprocess.DEVNULL, check=True)
         os.rename(os.path.join(folder, "first"), prefix)
-        sanitize = [flag for flag in subprocess.run(["sed", "-n", "s/^LEDGERMQ_SANITIZE:STRING=//p", os.path.join(BUILD, "CMakeCache.txt")],
-                                                    stdout=subprocess.PIPE, text=True, check=True).stdout.split() if flag]
+        sanitize = sanitizers()
         flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", *(f"-fsanitize={flag}" for flag in sanitize)]
         library = pkg_config(prefix, "--variable=libdir")[0]
         shared = pkg_config(prefix, "--cflags", "--libs")

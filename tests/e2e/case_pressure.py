@@ -17,7 +17,7 @@ import time
 import e2e
 import flood
 import remoting
-from cluster import Cluster, check, wait_for
+from cluster import Cluster, check, sanitizers, wait_for
 from e2e import Skipped, case, rounds
 from process import ahead_of_others, behind_them, cpu_seconds, memory_kb
 
@@ -218,7 +218,7 @@ def pressure_of_idle_connections():
             figure = by_turns(cluster, begin, close_all, times=1)
             idle = begin()
             grown = memory_kb(cluster.pid(0)) - before
-            check(grown < count * 3, f"{grown} kB for {count} idle connections")
+            check(grown < count * (12 if sanitizers() else 3), f"{grown} kB for {count} idle connections")
             time.sleep(1.1)
             late = [remoting.Connection(cluster.broker(0), 5.0) for _ in range(30)]
             for each in late:

@@ -19,6 +19,15 @@ SCRIPT = os.path.join(TOP, "deploy", "cluster")
 BIN = os.environ.get("LEDGERMQ_BIN") or os.path.join(TOP, "build", "bin")
 
 
+def sanitizers():
+    """What the programs under test are built with, as for -fsanitize=; a list of one, or empty."""
+    try:
+        with open(os.path.join(os.path.dirname(BIN), "CMakeCache.txt"), encoding="utf-8") as cache:
+            return [value for value in (line.partition("=")[2].strip() for line in cache if line.startswith("LEDGERMQ_SANITIZE:STRING=")) if value]
+    except FileNotFoundError:
+        return []
+
+
 class Failed(Exception):
     """A test found what must not be."""
 

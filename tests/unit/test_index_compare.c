@@ -381,12 +381,13 @@ static void spoil(void)
     if (path == NULL || size == 0)
         return;
     uint64_t kind = chance(16), at = chance(size), length = 1 + chance(sizeof block);
-    if (kind < 5) {
-        sim_env_corrupt(&sim, path, at, (uint8_t)(1u << chance(8)));
-    } else if (kind < 7) {
-        sim_env_corrupt(&sim, path, chance(INDEX_HEADER_SIZE), (uint8_t)(1u << chance(8)));
-    } else if (kind < 8) {
-        sim_env_corrupt(&sim, path, INDEX_HEADER_SIZE + chance(SLOTS * INDEX_SLOT_SIZE), (uint8_t)(1u << chance(8)));
+    if (kind < 8) {
+        if (kind >= 5) /* of the header, or a slot */
+            at = kind < 7 ? chance(INDEX_HEADER_SIZE) : INDEX_HEADER_SIZE + chance(SLOTS * INDEX_SLOT_SIZE);
+        uint8_t bit = (uint8_t)(1u << chance(8));
+        changed = at < size; /* it may have been cut short before */
+        if (changed)
+            sim_env_corrupt(&sim, path, at, bit);
     } else if (kind < 10) {
         memset(block, kind == 8 ? 0 : (int)chance(256), sizeof block);
         changed = put_bytes(path, at, block, length, size);
