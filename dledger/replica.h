@@ -83,6 +83,7 @@ struct replica_scrub {
     bool away;      /* a reader's doubt has sent the walk elsewhere; it comes back to `back` (DLedger index) */
     uint64_t back;
     uint32_t turn;  /* so many pieces come before the next doubt is heeded */
+    uint64_t walked_to; /* all entries before this one were handed to the message store's walk, from one that began it on */
     /* ---- the job's ---- */
     bool comparing; /* second half: what is in the piece is compared with queues and index */
     struct message_store_compare compare;

@@ -219,6 +219,36 @@ static bool ends_in_doubt(struct replica *replica)
     return true;
 }
 
+/* The pieces that come one behind the other from where the log begins tell where queues begin (store/compare.h). */
+static void go_on_walking(struct replica *replica)
+{
+    struct replica_scrub *scrub = &replica->scrub;
+
+    if (scrub->index == (uint64_t)replica->ledger.begin_index)
+        message_store_walk_begin(replica->store);
+    else if (scrub->index != scrub->walked_to)
+        message_store_walk_break(replica->store);
+}
+
+static void end_walk(struct replica *replica)
+{
+    struct replica_scrub *scrub = &replica->scrub;
+
+    if (scrub->index >= replica->applied && scrub->index == scrub->walked_to && !scrub->compare.gap)
+        message_store_walk_end(replica->store);
+    scrub->walked_to = UINT64_MAX;
+}
+
+/* Minimums moved further than units could tell before. */
+static void let_files_go(struct replica *replica)
+{
+    if (!replica->store->files_to_go)
+        return;
+    replica->store->files_to_go = false;
+    replica->trim_queues = true;
+    replica_trim_queues(replica);
+}
+
 bool replica_scrub_wanted(const struct replica *replica)
 {
     return replica->store != NULL && (replica->options.scrub_bytes_per_second > 0 || message_store_doubt_is_searched(&replica->store->doubt) || replica->scrub.hurry > 0);
@@ -267,6 +297,8 @@ void replica_scrub_tick(struct replica *replica, uint64_t now)
         replica->scrub_pass_us = now;
     if (!find_place(replica)) {
         scrub->turn = 0;
+        end_walk(replica);
+        let_files_go(replica);
         if (ends_in_doubt(replica)) {
             rest(replica, 1000);
             return;
@@ -283,6 +315,7 @@ void replica_scrub_tick(struct replica *replica, uint64_t now)
         go_to(scrub, 0);
         return;
     }
+    go_on_walking(replica);
     scrub->env = replica->env;
     scrub->file_size = replica->ledger.data.file_size;
     scrub->last = replica->applied - 1;
@@ -331,6 +364,7 @@ static void end_compare(struct replica *replica)
         scrub->hurry = HURRY_PIECES;
         replica->checkpoint_dirty = true; /* with a sync of queues */
     }
+    let_files_go(replica);
     free(scrub->kept);
     scrub->kept = NULL;
     scrub->comparing = false;
@@ -353,6 +387,7 @@ void replica_scrubbed(struct replica *replica)
     mapped_file_unpin(scrub->file);
     scrub->out = false;
     scrub->placed = scrub->result == 0 && !scrub->damaged;
+    scrub->walked_to = scrub->index;
     if (!scrub->placed) {
         if (scrub->result != 0) {
             char where[512];
@@ -369,6 +404,8 @@ void replica_scrubbed(struct replica *replica)
         begin_compare(replica, begin, end);
         return;
     }
+    if (scrub->compare.count > 0)
+        scrub->walked_to = UINT64_MAX;
     scrub->compare.count = 0;
     free(scrub->kept);
     scrub->kept = NULL;

@@ -9,7 +9,7 @@
 
 #define AROUND 65536u /* so much the kernel maps around a page that is touched, as far as it is in memory */
 
-const struct message_dispatch *message_store_compare_add(struct message_store_compare *job, uint64_t index, struct slice record)
+static const struct message_dispatch *add(struct message_store_compare *job, uint64_t index, struct slice record)
 {
     if (job->count == job->capacity) {
         size_t capacity = job->capacity == 0 ? 64 : job->capacity * 2;
@@ -28,28 +28,111 @@ const struct message_dispatch *message_store_compare_add(struct message_store_co
     return &one->dispatch;
 }
 
-/* The queue that has to have the record's unit; NULL: none. */
-static struct queue_node *queue_of(struct message_store *store, const struct message_store_compared *one)
+const struct message_dispatch *message_store_compare_add(struct message_store_compare *job, uint64_t index, struct slice record)
+{
+    const struct message_dispatch *dispatch = add(job, index, record);
+
+    job->gap = job->gap || dispatch == NULL;
+    return dispatch;
+}
+
+/* DLedger index of the entry that made the topic; UINT64_MAX: nobody knows one of that name. */
+static uint64_t made_at(const struct message_store *store, struct slice topic)
+{
+    return store->topic_since == NULL ? 0 : store->topic_since(store->topic_since_context, topic);
+}
+
+/* The queue that the message belongs to; NULL: none that there is now. */
+static struct queue_node *node_of(struct message_store *store, const struct message_store_compared *one)
 {
     const struct message_dispatch *dispatch = &one->dispatch;
     int transaction = dispatch->sys_flag & MESSAGE_TRANSACTION_MASK;
     if (transaction != 0 && transaction != MESSAGE_TRANSACTION_COMMIT)
         return NULL;
     struct queue_node *node = queue_table_find(store->queues, dispatch->topic, dispatch->queue_id);
-    if (node == NULL || dispatch->queue_offset < node->queue.min_offset || dispatch->queue_offset >= node->queue.max_offset ||
-        dispatch->physical_offset < store->log.min_offset(store->log.context))
-        return NULL;
-    bool earlier = store->topic_since != NULL && one->index < store->topic_since(store->topic_since_context, dispatch->topic);
-    return earlier ? NULL : node;
+    return node != NULL && one->index < made_at(store, dispatch->topic) ? NULL : node;
 }
+
+static bool has_to_have(const struct message_store *store, const struct queue_node *node, const struct message_dispatch *dispatch)
+{
+    return node != NULL && dispatch->queue_offset >= node->queue.min_offset && dispatch->queue_offset < node->queue.max_offset &&
+           dispatch->physical_offset >= store->log.min_offset(store->log.context);
+}
+
+/* ---- where queues begin ---- */
+
+void message_store_walk_begin(struct message_store *store)
+{
+    store->walk = ++store->walks;
+}
+
+void message_store_walk_break(struct message_store *store)
+{
+    store->walk = 0;
+}
+
+static bool is_retained(const struct message_store *store, const struct queue_node *node, int64_t physical_offset)
+{
+    return physical_offset >= node->queue.retained_from && physical_offset >= store->log.min_offset(store->log.context);
+}
+
+static void settle_min(struct message_store *store, struct queue_node *node, int64_t queue_offset)
+{
+    struct consume_queue *queue = &node->queue;
+    struct consume_queue_unit first;
+    int64_t before = queue->min_offset;
+
+    /* A message that is there is not passed over, whatever topic of that name it was sent to. */
+    if (queue_offset > before && consume_queue_get(queue, before, &first) && is_retained(store, node, first.physical_offset) &&
+        message_store_unit_names(store, queue, before, &first))
+        return;
+    if (consume_queue_settle_min(queue, queue_offset)) {
+        LOG_WARN("queue %s %d begins with message %lld, as the log says; damaged units had said %lld", queue->topic, (int)queue->queue_id,
+                 (long long)queue_offset, (long long)before);
+        store->earliest_time_ms = -1;
+        message_store_drop_doubt(store);
+    }
+    store->files_to_go = store->files_to_go || consume_queue_has_files_to_go(queue);
+}
+
+/* The first message of its queue that the walk meets. */
+static void meet(struct message_store *store, struct queue_node *node, const struct message_dispatch *dispatch)
+{
+    if (store->walk == 0 || node->walk == store->walk || !is_retained(store, node, dispatch->physical_offset))
+        return;
+    node->walk = store->walk;
+    /* Where nobody can tell when a topic was made it may be one of an earlier one, of which the numbers began anew. */
+    if (store->topic_since != NULL && dispatch->queue_offset < node->queue.max_offset)
+        settle_min(store, node, dispatch->queue_offset);
+}
+
+void message_store_walk_end(struct message_store *store)
+{
+    const struct log_view *log = &store->log;
+    /* After a start queues reach further than what is applied, and was read. */
+    bool whole = store->walk != 0 && store->topic_since != NULL && log->committed_offset(log->context) >= store->recovered_position;
+
+    for (struct queue_node *node = store->queues->head; whole && node != NULL; node = node->next) {
+        if (node->walk != store->walk && made_at(store, slice_of(node->topic, node->topic_size)) != UINT64_MAX)
+            settle_min(store, node, node->queue.max_offset);
+    }
+    store->walk = 0;
+}
+
+/* ---- what units say ---- */
 
 void message_store_compare_begin(struct message_store *store, struct message_store_compare *job)
 {
     job->store = store;
+    if (job->gap)
+        message_store_walk_break(store);
+    job->gap = false;
     for (size_t i = 0; i < job->count; i++) {
         struct message_store_compared *one = &job->records[i];
-        struct queue_node *node = queue_of(store, one);
-        if (node == NULL)
+        struct queue_node *node = node_of(store, one);
+        if (node != NULL)
+            meet(store, node, &one->dispatch);
+        if (!has_to_have(store, node, &one->dispatch))
             continue;
         uint64_t byte = (uint64_t)one->dispatch.queue_offset * CONSUME_QUEUE_UNIT_SIZE;
         struct mapped_file *file = mapped_file_queue_find(&node->queue.files, byte);
@@ -132,8 +215,8 @@ uint32_t message_store_compare_end(struct message_store *store, struct message_s
         if (one->file == NULL)
             continue;
         /* The topic may have been deleted meanwhile, and made anew. */
-        struct queue_node *node = queue_of(store, one);
-        if (node != NULL && finish(store, node, one) && mended++ == 0) {
+        struct queue_node *node = node_of(store, one);
+        if (has_to_have(store, node, &one->dispatch) && finish(store, node, one) && mended++ == 0) {
             char where[512];
             consume_queue_describe(&node->queue, one->dispatch.queue_offset, where, sizeof where);
             snprintf(first, sizeof first, "queue %s %d, message %lld (%s)", node->queue.topic, (int)node->queue.queue_id,

@@ -22,11 +22,19 @@ struct message_store_compared {
 struct message_store_compare {
     struct message_store_compared *records;
     size_t count, capacity;
+    bool gap; /* a record could not be taken */
     const struct message_store *store; /* private: of which only the settings are looked at by the pool */
 };
 
 /* The record of a checked entry of kind message. Returns what it holds, until the next one is added; NULL: it cannot be taken, and is compared the next time. */
 const struct message_dispatch *message_store_compare_add(struct message_store_compare *job, uint64_t index, struct slice record);
+/* A walk through all of the log: from here on come the records from where the log begins, in its order, and none is left out until message_store_walk_break().
+ * The first one of a queue that is retained says where the queue begins, which its units may be too damaged to tell. */
+void message_store_walk_begin(struct message_store *store);
+void message_store_walk_break(struct message_store *store);
+/* All that is committed has come: queues of which nothing did have no message any more. */
+void message_store_walk_end(struct message_store *store);
+
 /* Left out are records that no queue has: no longer retained ones, halves, those of deleted topics and of earlier ones of the same name. */
 void message_store_compare_begin(struct message_store *store, struct message_store_compare *job);
 void message_store_compare_run(struct env *env, struct message_store_compare *job);

@@ -15,6 +15,10 @@
 #define RESERVE_STEP_MAX 262144u
 /* Of a queue that takes messages so much in front of the end is taken to be in memory. */
 #define APPENDED_BYTES 4096u
+/* So many units before a border that was found by halving have to be in order: more than two pages, in which old ones may stand. */
+#define ORDERED_UNITS (2 * PAGE / CONSUME_QUEUE_UNIT_SIZE + 2)
+/* So often the border is looked for again in front of units that are out of order. */
+#define BORDERS_MAX 64
 /* In front of a queue whose first unit is not number 0. */
 #define PAD_SIZE INT32_MAX
 
@@ -62,11 +66,17 @@ static int64_t end_of(const struct consume_queue_unit *unit)
     return __builtin_add_overflow(unit->physical_offset, (int64_t)unit->size, &end) ? INT64_MAX : end;
 }
 
+/* Padding, or it could be a unit: no record lies at 0. */
+static bool is_written(const struct consume_queue_unit *unit)
+{
+    return unit->size > 0 && (unit->physical_offset > 0 || is_pad(unit));
+}
+
 /* Written, and its record lies before the limit. */
 static bool holds(const struct consume_queue *queue, int64_t queue_offset, int64_t physical_limit)
 {
     struct consume_queue_unit unit;
-    return read_unit(queue, queue_offset, &unit) && unit.size > 0 && unit.physical_offset >= 0 && unit.physical_offset < physical_limit;
+    return read_unit(queue, queue_offset, &unit) && is_written(&unit) && unit.physical_offset < physical_limit;
 }
 
 /* One behind the last unit whose record lies before the limit. The units of a queue are in log order and zeros follow, so halving finds the
@@ -115,6 +125,8 @@ static void set_end(struct consume_queue *queue, int64_t end)
         queue->max_physical_offset = end_of(&last);
     if (queue->min_offset > end)
         queue->min_offset = end;
+    if (queue->min_sure > end)
+        queue->min_sure = end;
     if (queue->appended_from > end)
         queue->appended_from = end;
     if (queue->compared_to > end)
@@ -146,6 +158,42 @@ static int64_t lower_bound(const struct consume_queue *queue, int64_t from, int6
     return from;
 }
 
+/* The lowest place in front of `border` that speaks against it: two units there are not in order, so that one of them is damaged, and nobody can tell which.
+ * `border` itself: none does. */
+static int64_t find_disorder(const struct consume_queue *queue, int64_t from, int64_t border, int64_t physical_offset)
+{
+    int64_t lowest = border, stop = border - from > ORDERED_UNITS ? border - ORDERED_UNITS : from;
+    struct consume_queue_unit behind, unit;
+    bool any = border < queue->max_offset && read_unit(queue, border, &behind) && is_written(&behind);
+
+    for (int64_t at = border - 1; at >= stop; at--) {
+        if (!read_unit(queue, at, &unit) || !is_written(&unit))
+            continue; /* it says nothing */
+        if (any && (is_pad(&unit) ? 0 : end_of(&unit)) > behind.physical_offset)
+            lowest = unit.physical_offset >= physical_offset || at + 1 == border ? at : at + 1;
+        if (consume_queue_trusts(queue, at))
+            break;
+        behind = unit;
+        any = true;
+    }
+    return lowest;
+}
+
+/* The same, for units of which some may say anything. The border is wrong when one of the two units at it is. The one behind makes it too early, which
+ * harms nobody; the one in front makes it too late, which passes over messages, and then mostly is not in order with those before. */
+static int64_t careful_lower_bound(const struct consume_queue *queue, int64_t from, int64_t to, int64_t physical_offset)
+{
+    int64_t border = lower_bound(queue, from, to, physical_offset);
+
+    for (int i = 0; border > from && !consume_queue_trusts(queue, border - 1); i++) {
+        int64_t before = find_disorder(queue, from, border, physical_offset);
+        if (before == border)
+            break;
+        border = i < BORDERS_MAX ? lower_bound(queue, from, before, physical_offset) : from;
+    }
+    return border;
+}
+
 int consume_queue_open(struct consume_queue *queue, struct env *env, const char *dir, const char *topic, int32_t queue_id,
                        uint64_t file_size, struct error *error)
 {
@@ -164,9 +212,10 @@ int consume_queue_open(struct consume_queue *queue, struct env *env, const char 
         return rv;
     }
     set_end(queue, find_end(queue, INT64_MAX));
-    queue->min_offset = lower_bound(queue, first_in_files(queue), queue->max_offset, 1);
     queue->append_offset = queue->max_offset;
     queue->appended_from = queue->max_offset;
+    queue->min_sure = first_in_files(queue);
+    queue->min_offset = careful_lower_bound(queue, queue->min_sure, queue->max_offset, 1);
     rv = consume_queue_end_look(queue, error);
     if (rv != 0)
         consume_queue_close(queue);
@@ -257,7 +306,7 @@ static int prepare_first(struct consume_queue *queue, int64_t queue_offset)
         consume_queue_encode(file->map + (at - file->start), &pad);
     queue->dirty = true;
     queue->dirty_from = file->start;
-    queue->min_offset = queue_offset;
+    queue->min_offset = queue->min_sure = queue_offset;
     queue->max_offset = queue_offset;
     queue->max_physical_offset = 0;
     return 0;
@@ -371,6 +420,8 @@ void consume_queue_distrust(struct consume_queue *queue, int64_t queue_offset)
         queue->compared_to = queue_offset;
     if (queue_offset >= queue->appended_from && queue_offset < queue->max_offset)
         queue->appended_from = queue_offset + 1;
+    if (queue->min_known == queue_offset + 1)
+        queue->min_known = 0;
     queue->believed = 0;
 }
 
@@ -413,7 +464,7 @@ void consume_queue_describe(const struct consume_queue *queue, int64_t queue_off
 
 int64_t consume_queue_lower_bound(const struct consume_queue *queue, int64_t physical_offset)
 {
-    return lower_bound(queue, queue->min_offset, queue->max_offset, physical_offset);
+    return careful_lower_bound(queue, queue->min_offset, queue->max_offset, physical_offset);
 }
 
 /* The queue ends at `end` from now on. */
@@ -429,7 +480,7 @@ static int cut_at(struct consume_queue *queue, int64_t end, struct error *error)
     if (rv != 0)
         return rv;
     if (queue->files.count == 0) {
-        queue->min_offset = 0;
+        queue->min_offset = queue->min_sure = 0;
         queue->reserved_end = 0;
         set_end(queue, 0);
         return 0;
@@ -462,7 +513,7 @@ int consume_queue_truncate(struct consume_queue *queue, int64_t physical_offset,
 /* A unit that cannot stand behind `previous`. */
 static bool breaks_order(const struct consume_queue_unit *previous, const struct consume_queue_unit *unit)
 {
-    if (unit->size <= 0 || unit->physical_offset < 0)
+    if (!is_written(unit))
         return true;
     if (is_pad(unit))
         return !is_pad(previous);
@@ -591,36 +642,44 @@ int consume_queue_clear_tail(struct consume_queue *queue, struct error *error)
     return 0;
 }
 
-int64_t consume_queue_first_physical(struct consume_queue *queue, bool look)
+int64_t consume_queue_first_physical(const struct consume_queue *queue)
 {
-    struct consume_queue_unit unit;
-
     if (queue->min_offset >= queue->max_offset)
         return INT64_MAX;
-    if (queue->min_known != queue->min_offset + 1) {
-        if (!look || !consume_queue_get(queue, queue->min_offset, &unit))
-            return -1;
-        queue->min_physical = unit.physical_offset;
-        queue->min_known = queue->min_offset + 1;
-    }
-    return queue->min_physical;
+    return queue->min_known == queue->min_offset + 1 ? queue->min_physical : -1;
+}
+
+void consume_queue_note_first(struct consume_queue *queue, int64_t physical_offset)
+{
+    queue->min_physical = physical_offset;
+    queue->min_known = queue->min_offset + 1;
 }
 
 int consume_queue_advance_min(struct consume_queue *queue, int64_t physical_offset, struct error *error)
 {
+    if (queue->retained_from < physical_offset)
+        queue->retained_from = physical_offset;
     if (queue->files.count == 0)
         return 0;
     int64_t from = queue->min_offset > first_in_files(queue) ? queue->min_offset : first_in_files(queue);
-    if (from == queue->min_offset && from < queue->max_offset && consume_queue_first_physical(queue, false) >= physical_offset)
+    if (from == queue->min_offset && from < queue->max_offset && consume_queue_first_physical(queue) >= physical_offset)
         return 0;
     struct mapped_file_window window;
     consume_queue_begin_look(queue, &window);
     /* A pad is before everything. */
-    int64_t min_offset = lower_bound(queue, from, queue->max_offset, physical_offset > 1 ? physical_offset : 1);
+    int64_t min_offset = careful_lower_bound(queue, from, queue->max_offset, physical_offset > 1 ? physical_offset : 1);
     int rv = consume_queue_end_look(queue, error);
-    if (rv == 0)
-        queue->min_offset = min_offset;
-    return rv;
+    if (rv != 0)
+        return rv;
+    if (min_offset > from && consume_queue_trusts(queue, min_offset - 1))
+        queue->min_sure = min_offset;
+    queue->min_offset = min_offset;
+    return 0;
+}
+
+bool consume_queue_has_files_to_go(const struct consume_queue *queue)
+{
+    return queue->files.count > 1 && queue->files.files[0]->start + queue->files.file_size <= byte_of(queue->min_sure);
 }
 
 int consume_queue_correct_min(struct consume_queue *queue, int64_t physical_offset, struct error *error)
@@ -628,10 +687,23 @@ int consume_queue_correct_min(struct consume_queue *queue, int64_t physical_offs
     int rv = consume_queue_advance_min(queue, physical_offset, error);
     if (rv != 0 || queue->files.count == 0)
         return rv;
-    rv = mapped_file_queue_trim(&queue->files, byte_of(queue->min_offset), error);
+    rv = mapped_file_queue_trim(&queue->files, byte_of(queue->min_sure), error);
     if (queue->dirty && queue->dirty_from < mapped_file_queue_begin(&queue->files))
         queue->dirty_from = mapped_file_queue_begin(&queue->files);
     return rv;
+}
+
+bool consume_queue_settle_min(struct consume_queue *queue, int64_t queue_offset)
+{
+    if (queue_offset < first_in_files(queue) || queue_offset > queue->max_offset)
+        return false; /* its file was lost, or its end: it cannot be a minimum */
+    queue->min_sure = queue_offset;
+    if (queue->min_offset == queue_offset)
+        return false;
+    if (queue->min_offset > queue_offset && queue->compared_to > queue_offset)
+        queue->compared_to = queue_offset; /* some behind it were not */
+    queue->min_offset = queue_offset;
+    return true;
 }
 
 int consume_queue_sync(struct consume_queue *queue)

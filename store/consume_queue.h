@@ -28,7 +28,9 @@ struct consume_queue {
     int64_t append_offset;
     bool dirty; /* units not synced since the last consume_queue_sync */
 
-    int64_t min_offset; /* first unit whose record is still retained */
+    int64_t min_offset; /* first unit whose record is still retained; where damaged units leave that open, one in front of it, until the log was read */
+    int64_t min_sure;   /* private: what lies before it is not retained whatever the units say that this process found on the disk */
+    int64_t retained_from; /* records before this physical offset are not retained, as far as was told in this run */
     int64_t min_known;  /* private: 1 + the offset that min_physical is of, 0 = none */
     int64_t min_physical;
     /* What is believed without a look at the record (consume_queue_trusts): units that this process wrote or compared with the log. Those that it found
@@ -81,7 +83,8 @@ void consume_queue_describe(const struct consume_queue *queue, int64_t queue_off
  * in memory anyhow. */
 bool consume_queue_bytes(const struct consume_queue *queue, int64_t queue_offset, int64_t count, struct mapped_file **file, uint8_t **bytes,
                          size_t *size);
-/* First unit in [min_offset, max_offset) whose record is at or behind physical_offset; max_offset when there is none. */
+/* First unit in [min_offset, max_offset) whose record is at or behind physical_offset; max_offset when there is none. Where units that may say anything
+ * contradict each other, one in front of it. */
 int64_t consume_queue_lower_bound(const struct consume_queue *queue, int64_t physical_offset);
 /* Where a queue that was found after a start has to end, so that it holds no record at or behind a position. */
 struct consume_queue_end {
@@ -98,12 +101,18 @@ int consume_queue_cut(struct consume_queue *queue, const struct consume_queue_en
 int consume_queue_clear_tail(struct consume_queue *queue, struct error *error);
 /* Drops all units whose record is at or behind physical_offset; remembers the new maximum. */
 int consume_queue_truncate(struct consume_queue *queue, int64_t physical_offset, struct error *error);
-/* Physical offset of the first message, INT64_MAX = there is none; -1 when it is not remembered and `look` forbids to read it. */
-int64_t consume_queue_first_physical(struct consume_queue *queue, bool look);
+/* Physical offset of the first message, INT64_MAX = there is none, -1 = it is not remembered. */
+int64_t consume_queue_first_physical(const struct consume_queue *queue);
+/* It was found right: to be remembered. */
+void consume_queue_note_first(struct consume_queue *queue, int64_t physical_offset);
 /* Advances min_offset over units before physical_offset. */
 int consume_queue_advance_min(struct consume_queue *queue, int64_t physical_offset, struct error *error);
-/* ... and removes files that only hold such units. */
+/* ... and removes files that only hold such units, for sure. */
 int consume_queue_correct_min(struct consume_queue *queue, int64_t physical_offset, struct error *error);
+/* The log was read: the first message that is retained has this number. Moves min_offset there, back too. True: it was another one. */
+bool consume_queue_settle_min(struct consume_queue *queue, int64_t queue_offset);
+/* There is a file that consume_queue_correct_min() would remove. */
+bool consume_queue_has_files_to_go(const struct consume_queue *queue);
 int consume_queue_sync(struct consume_queue *queue);
 /* End of what is dirty, which begins at dirty_from. */
 static inline uint64_t consume_queue_dirty_end(const struct consume_queue *queue)

@@ -113,6 +113,31 @@ void message_store_distrust(struct message_store *store, struct slice topic, int
               queue->topic, (int)queue_id, (long long)offset, where, (long long)doubt->position);
 }
 
+void message_store_drop_doubt(struct message_store *store)
+{
+    struct message_store_doubt *doubt = &store->doubt;
+    const struct consume_queue *queue;
+
+    if (!doubt->any)
+        return;
+    queue = message_store_queue(store, slice_of_text(doubt->topic), doubt->queue_id, false, NULL);
+    if (queue == NULL || doubt->queue_offset < queue->min_offset)
+        doubt->any = false;
+}
+
+int64_t message_store_first_physical(struct message_store *store, struct consume_queue *queue, bool look)
+{
+    struct consume_queue_unit unit;
+    int64_t first = consume_queue_first_physical(queue);
+
+    if (first >= 0 || !look)
+        return first;
+    if (!message_store_unit(store, queue, queue->min_offset, &unit))
+        return -1;
+    consume_queue_note_first(queue, unit.physical_offset);
+    return unit.physical_offset;
+}
+
 bool message_store_unit(struct message_store *store, struct consume_queue *queue, int64_t offset, struct consume_queue_unit *unit)
 {
     int64_t end;

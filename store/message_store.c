@@ -326,6 +326,7 @@ int message_store_delete_topic(struct message_store *store, struct slice topic)
         return result;
     table->dir_dirty = true;
     store->earliest_time_ms = -1;
+    message_store_drop_doubt(store);
     int size = snprintf(path, sizeof path, "%s/%.*s", table->dir, (int)topic.size, (const char *)topic.data);
     if (size > 0 && size < (int)sizeof path)
         store->env->ops->remove_dir(store->env, path); /* stays when a stranger's file is in it */
@@ -360,7 +361,7 @@ int message_store_reached(struct message_store *store, struct slice topic, int32
         rv = consume_queue_append(queue, max_offset - 1, &last);
     if (rv != 0)
         return rv;
-    queue->min_offset = queue->max_offset;
+    queue->min_offset = queue->min_sure = queue->max_offset;
     if (queue->append_offset < queue->max_offset)
         queue->append_offset = queue->max_offset;
     queue_table_mark(store->queues, node);
@@ -387,6 +388,7 @@ int message_store_trim(struct message_store *store, int64_t physical_offset)
             result = rv;
     }
     store->earliest_time_ms = -1;
+    message_store_drop_doubt(store);
     return result;
 }
 
@@ -403,10 +405,10 @@ int message_store_trim_topic(struct message_store *store, struct slice topic, in
             LOG_WARN("queue %s %d: %s", node->queue.topic, (int)node->queue.queue_id, error.message);
             result = rv;
         }
-        const struct mapped_file_queue *files = &node->queue.files;
-        *emptied = *emptied || (files->count > 1 && files->files[0]->start + files->file_size <= (uint64_t)node->queue.min_offset * CONSUME_QUEUE_UNIT_SIZE);
+        *emptied = *emptied || consume_queue_has_files_to_go(&node->queue);
     }
     store->earliest_time_ms = -1;
+    message_store_drop_doubt(store);
     return result;
 }
 

@@ -69,6 +69,8 @@ struct message_store {
     int64_t earliest_min_offset;
     struct message_store_doubt doubt; /* the log is to be compared with the queues now (store/compare.h) */
     uint64_t mended_units; /* in this run */
+    uint64_t walks, walk; /* private: of store/compare.h: so many were begun; the one that goes on, 0 = none does */
+    bool files_to_go; /* queues' minimums were found to be further than their units could tell: the caller may message_store_trim() once more */
     /* DLedger index of the entry that made the topic that there is now: what was sent to one of that name before belongs to none. NULL: never was another. */
     uint64_t (*topic_since)(void *context, struct slice topic);
     void *topic_since_context;
@@ -188,11 +190,17 @@ struct get_message_result {
 void message_store_get_message(struct message_store *store, struct slice topic, int32_t queue_id, int64_t offset, int32_t max_count,
                                const struct message_filter *filter, struct get_message_result *result);
 
+/* Physical offset of a queue's first message, INT64_MAX = there is none; -1 = it cannot be told now: its unit is wrong, or has to be compared with its record
+ * first, for which `look` allows to wait for the disk. */
+int64_t message_store_first_physical(struct message_store *store, struct consume_queue *queue, bool look);
+
 /* The unit of that message is wrong, or cannot be believed: said once, and mended soon. */
 void message_store_distrust(struct message_store *store, struct slice topic, int32_t queue_id, int64_t offset);
 /* consume_queue_get() of what is right for sure: a unit that may say anything is compared with its record first, which blocks on a cold page. False also
  * when it is wrong. */
 bool message_store_unit(struct message_store *store, struct consume_queue *queue, int64_t offset, struct consume_queue_unit *unit);
+/* Nobody has to look any more for a message that is no longer retained. After minimums moved. */
+void message_store_drop_doubt(struct message_store *store);
 /* The same for who has read the record where the unit says, whatever is there: is it that message's, and the unit all right? */
 bool message_store_unit_is_of(struct message_store *store, struct consume_queue *queue, int64_t offset, struct slice record);
 /* Does it name a record of that message? Blocks on a cold page. */

@@ -166,15 +166,20 @@ struct earliest {
     int64_t time_ms;
 };
 
-/* Only a unit that would be the earliest has to be looked at. */
+/* Only a unit that would be the earliest has to be looked at, or one that contradicts the next. */
 static void keep_earliest(void *argument, struct consume_queue *queue)
 {
     struct earliest *earliest = argument;
-    struct consume_queue_unit unit;
-    if (!consume_queue_get(queue, queue->min_offset, &unit) || unit.physical_offset >= earliest->position)
+    struct consume_queue_unit unit, next;
+    int64_t min = queue->min_offset, found;
+    if (!consume_queue_get(queue, min, &unit))
         return;
-    int64_t time_ms = time_at(earliest->store, queue, queue->min_offset);
-    if (time_ms < 0)
+    bool disorder = !consume_queue_trusts(queue, min) && consume_queue_get(queue, min + 1, &next) && unit.physical_offset >= next.physical_offset;
+    if (unit.physical_offset >= earliest->position && !disorder)
+        return;
+    /* The next messages are not much younger than one that cannot be told. */
+    int64_t time_ms = time_near(earliest->store, queue, min, min, queue->max_offset, &found);
+    if (time_ms < 0 || !consume_queue_get(queue, found, &unit) || unit.physical_offset >= earliest->position)
         return;
     earliest->position = unit.physical_offset;
     earliest->time_ms = time_ms;

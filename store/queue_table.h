@@ -20,6 +20,7 @@ struct queue_node {
     bool schedule; /* of SCHEDULE_TOPIC_XXXX */
     bool damaged;  /* a start found it so, and has not cut it yet */
     struct consume_queue queue;
+    uint64_t walk; /* of store/compare.h: the last one that met a message of it */
     struct queue_node *next, *previous; /* all of them, in the order in which they came */
     struct queue_node *dirty_next;
     uint8_t topic[];

@@ -20,7 +20,7 @@
 #define HOUR_MS 3600000ll
 #define TOLD_AGAIN_MS 60000ll
 #define LOOKED_MAX 64 /* messages behind the one that is nearest in time */
-#define FIRST_READS_MAX 1000u /* queues whose first unit is read in a look; the others have their turn later */
+#define FIRST_READS_MAX 500u /* queues whose first unit, and maybe its record, is read in a look; the others have their turn later */
 
 struct retention {
     struct broker *broker;
@@ -198,7 +198,7 @@ static int64_t expired_until(struct broker *broker, const struct topic_entry *en
     for (uint32_t id = 0; id < queues_of(entry); id++) {
         struct error error;
         struct consume_queue *queue = message_store_queue(&broker->store, entry->config.name, (int32_t)id, false, &error);
-        int64_t first = queue == NULL ? INT64_MAX : consume_queue_first_physical(queue, true);
+        int64_t first = queue == NULL ? INT64_MAX : message_store_first_physical(&broker->store, queue, true);
         if (first == INT64_MAX)
             continue;
         int64_t time_ms = first < 0 ? -1 : message_store_record_time(&broker->store, first);
@@ -263,6 +263,7 @@ static void expire_one_topic(struct retention *retention)
 }
 
 struct first_message {
+    struct message_store *store;
     int64_t position; /* of the oldest that is there, in any queue */
     uint32_t reads;   /* left for this look */
     bool all_known;
@@ -271,10 +272,10 @@ struct first_message {
 static void note_first(void *argument, struct consume_queue *queue)
 {
     struct first_message *first = argument;
-    int64_t at = consume_queue_first_physical(queue, false);
+    int64_t at = message_store_first_physical(first->store, queue, false);
     if (at < 0 && first->reads > 0) {
         first->reads--;
-        at = consume_queue_first_physical(queue, true);
+        at = message_store_first_physical(first->store, queue, true);
     }
     first->all_known = first->all_known && at >= 0;
     if (at >= 0 && at < first->position)
@@ -292,7 +293,7 @@ static uint64_t heed_topics(struct broker *broker, uint64_t old, uint64_t begin,
         for (uint32_t id = 0; id < queues_of(entry) && entry->config.reserved_hours > broker->config.file_reserved_time; id++) {
             struct error error;
             struct consume_queue *queue = message_store_queue(&broker->store, entry->config.name, (int32_t)id, false, &error);
-            int64_t first = queue == NULL ? INT64_MAX : consume_queue_first_physical(queue, true);
+            int64_t first = queue == NULL ? INT64_MAX : message_store_first_physical(&broker->store, queue, true);
             if (first < (int64_t)begin)
                 return begin;
             if ((uint64_t)first < old)
@@ -301,7 +302,7 @@ static uint64_t heed_topics(struct broker *broker, uint64_t old, uint64_t begin,
     }
     if (!shorter)
         return old;
-    struct first_message first = {.position = INT64_MAX, .reads = FIRST_READS_MAX, .all_known = true};
+    struct first_message first = {.store = &broker->store, .position = INT64_MAX, .reads = FIRST_READS_MAX, .all_known = true};
     message_store_each_queue(&broker->store, note_first, &first);
     uint64_t unused = first.position == INT64_MAX ? last : segment_begin(broker, (uint64_t)first.position);
     if (unused > last)

@@ -1709,6 +1709,434 @@ START_TEST(seeded_damage_to_units)
 }
 END_TEST
 
+/* ---- minimums ---- */
+
+#define MIN_RECORDS 6000
+#define MIN_QUEUES 3
+static const char *const min_topics[MIN_QUEUES] = {"A", "A", "B"};
+static const int32_t min_ids[MIN_QUEUES] = {0, 1, 0};
+
+/* What an undamaged queue is. */
+static struct {
+    int record[MIN_RECORDS]; /* of each message */
+    int64_t count;
+} truth[MIN_QUEUES];
+
+static uint64_t never_another(void *context, struct slice topic)
+{
+    (void)context, (void)topic;
+    return 0;
+}
+
+static void fill_for_minimums(void)
+{
+    memset(truth, 0, sizeof truth);
+    for (int n = 0; n < MIN_RECORDS; n++) {
+        int q = n % 97 == 5 ? 2 : n % 2;
+        char properties[64];
+        snprintf(properties, sizeof properties, "UNIQ_KEY\x01U%d", n);
+        append_to_log((struct spec){min_topics[q], min_ids[q], truth[q].count, properties, (uint32_t)(n % 50), 0, 1700000000000 + n * 10});
+        truth[q].record[truth[q].count++] = n;
+    }
+}
+
+static int64_t true_min(int q, int64_t position)
+{
+    int64_t min = 0;
+    while (min < truth[q].count && fake.at[truth[q].record[min]] < position)
+        min++;
+    return min;
+}
+
+static uint8_t *bytes_of(int q, int64_t offset)
+{
+    char path[64];
+    uint64_t size;
+    snprintf(path, sizeof path, "/s/consumequeue/%s/%d/%020llu", min_topics[q], (int)min_ids[q], (unsigned long long)(offset / CQ_UNITS * CQ_UNITS * 20));
+    uint8_t *bytes = sim_env_bytes(&sim, path, &size);
+    return bytes == NULL ? NULL : bytes + offset % CQ_UNITS * 20;
+}
+
+static void put_bytes(int q, int64_t offset, const uint8_t *bytes)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/s/consumequeue/%s/%d/%020llu", min_topics[q], (int)min_ids[q], (unsigned long long)(offset / CQ_UNITS * CQ_UNITS * 20));
+    sim_env_put(&sim, path, (uint64_t)(offset % CQ_UNITS * 20), bytes, 20);
+}
+
+/* Some units at or near `around` are flipped, zeroed, old ones, padding, or in each other's place. */
+static void spoil_near(int q, int64_t around)
+{
+    static const uint64_t ranges[] = {1, 2, 4, 30, 900};
+    uint64_t range = ranges[sim_env_chance(&sim, sizeof ranges / sizeof ranges[0])], kind = sim_env_chance(&sim, 6);
+    int64_t end = truth[q].count - 2 * 4096 / 20; /* the very last ones are for the start */
+    int64_t at = around - (int64_t)range + (int64_t)sim_env_chance(&sim, 2 * range), length = 1, from = 0;
+    uint8_t here[20], there[20];
+    if (kind >= 3 && sim_env_chance(&sim, 2) == 0)
+        length = 1 + (int64_t)sim_env_chance(&sim, 4096 / 20);
+    if (kind == 4 || kind == 5)
+        from = sim_env_chance(&sim, 2) == 0 ? at + 1 - (int64_t)sim_env_chance(&sim, 3) : (int64_t)sim_env_chance(&sim, (uint64_t)(end < 1 ? 1 : end));
+    for (int64_t i = 0; i < length; i++) {
+        if (at + i < 0 || at + i >= end || from + i < 0 || from + i >= end)
+            continue;
+        memcpy(here, bytes_of(q, at + i), sizeof here);
+        memcpy(there, bytes_of(q, from + i), sizeof there);
+        if (kind < 2)
+            here[sim_env_chance(&sim, kind == 0 ? 8 : 20)] ^= (uint8_t)(1u << sim_env_chance(&sim, 8));
+        else if (kind < 4)
+            memset(here, 0, sizeof here);
+        if (kind == 5)
+            put_bytes(q, from + i, here);
+        put_bytes(q, at + i, kind >= 4 ? there : here);
+    }
+}
+
+/* Nothing that stands before the minimum contradicts it: as if the queue had never had another one. */
+static bool looks_right(int q, int64_t min, int64_t position)
+{
+    int64_t before = -1;
+    for (int64_t at = min - 400 < 0 ? 0 : min - 400; at < min; at++) {
+        struct consume_queue_unit unit;
+        const uint8_t *bytes = bytes_of(q, at);
+        if (bytes == NULL)
+            continue;
+        consume_queue_decode(bytes, &unit);
+        if (unit.size <= 0 || unit.physical_offset < 0)
+            continue;
+        if (unit.physical_offset <= before)
+            return false;
+        before = unit.physical_offset;
+    }
+    return before < position;
+}
+
+static struct consume_queue *queue_number(int q)
+{
+    return message_store_queue(&store, slice_of_text(min_topics[q]), min_ids[q], false, NULL);
+}
+
+static void scrub(void)
+{
+    message_store_walk_begin(&store);
+    compare(0, fake.count);
+    message_store_walk_end(&store);
+}
+
+static int64_t true_offset_by_time(int q, int64_t min, int64_t time_ms)
+{
+    int64_t low = min;
+    while (low < truth[q].count && 1700000000000 + truth[q].record[low] * 10 < time_ms)
+        low++;
+    if (low == min || low == truth[q].count)
+        return low == min ? low : low - 1;
+    int64_t right = 1700000000000 + truth[q].record[low] * 10, left = 1700000000000 + truth[q].record[low - 1] * 10;
+    return right == time_ms || right - time_ms < time_ms - left ? low : low - 1;
+}
+
+/* Whatever was damaged: before the scrub no message is passed over and no file with one is removed, but for damage that looks like another queue without any; and
+ * behind it each queue is what it would be without. */
+START_TEST(seeded_damage_to_minimums)
+{
+    const char *mode = getenv("MODE");
+    const int rounds = mode != NULL && strcmp(mode, "full") == 0 ? 20000 : 50;
+    int too_far = 0, too_near = 0, settled = 0;
+    config.index_enable = false;
+    fill_for_minimums();
+    for (int seed = 1; seed <= rounds; seed++) {
+        int64_t trims[2], min[MIN_QUEUES] = {0}, expired = 0;
+        message_store_close(&store);
+        sim_env_close(&sim);
+        sim_env_init(&sim, (uint64_t)seed, NULL);
+        fake.min = 0;
+        open_store();
+        recover(0);
+        dispatch_ok(0, fake.count);
+        ck_assert_int_eq(message_store_sync(&store), 0);
+        message_store_close(&store);
+        for (int i = 0; i < 2; i++)
+            trims[i] = fake.at[sim_env_chance(&sim, MIN_RECORDS - 1200)] - 48;
+        if (sim_env_chance(&sim, 8) == 0)
+            trims[1] = fake.end; /* all of it */
+        if (trims[1] < trims[0]) {
+            int64_t other = trims[0];
+            trims[0] = trims[1];
+            trims[1] = other;
+        }
+        if (sim_env_chance(&sim, 3) == 0)
+            expired = fake.at[sim_env_chance(&sim, MIN_RECORDS)] - 48;
+        for (uint64_t left = 1 + sim_env_chance(&sim, 4); left > 0; left--) {
+            int q = (int)sim_env_chance(&sim, MIN_QUEUES);
+            int64_t places[] = {true_min(q, trims[0]), true_min(q, trims[1]), true_min(q, expired), (int64_t)sim_env_chance(&sim, (uint64_t)truth[q].count)};
+            spoil_near(q, places[sim_env_chance(&sim, 4)]);
+        }
+        /* A start with a trimmed log, some of which may have been compared, and then another trim. */
+        bool starts = sim_env_chance(&sim, 2) == 0;
+        fake.min = starts ? trims[0] : 0;
+        open_store();
+        store.topic_since = never_another;
+        recover(fake.end);
+        dispatch_ok(first_at(message_store_recovered_position(&store)), fake.count); /* where a file's first unit is damaged */
+        if (starts && sim_env_chance(&sim, 3) == 0)
+            compare(first_at(trims[0]), first_at(trims[0]) + (int)sim_env_chance(&sim, 3000));
+        ck_assert_int_eq(message_store_trim(&store, trims[1]), 0);
+        if (sim_env_chance(&sim, 2) == 0)
+            fake.min = trims[1]; /* the segments are removed later on */
+        bool emptied = false;
+        ck_assert_int_eq(message_store_trim_topic(&store, SLICE_LITERAL("A"), expired, &emptied), 0);
+        ck_assert_int_eq(message_store_trim(&store, trims[1]), 0);
+        for (int q = 0; q < MIN_QUEUES; q++) {
+            const struct consume_queue *queue = queue_number(q);
+            int64_t position = q < 2 && expired > trims[1] ? expired : trims[1];
+            min[q] = true_min(q, position);
+            ck_assert_int_eq(queue->max_offset, truth[q].count);
+            ck_assert_msg(min[q] == truth[q].count || mapped_file_queue_begin(&queue->files) <= (uint64_t)min[q] * 20, "seed %d: a file was removed", seed);
+            if (queue->min_offset > min[q])
+                ck_assert_msg(looks_right(q, queue->min_offset, position), "seed %d: queue %d begins at %lld instead of %lld", seed, q,
+                              (long long)queue->min_offset, (long long)min[q]);
+            too_far += queue->min_offset > min[q];
+            too_near += queue->min_offset < min[q];
+            for (int64_t at = min[q]; at < truth[q].count;) {
+                if (at < queue->min_offset) {
+                    at = queue->min_offset;
+                    continue;
+                }
+                enum get_message_status status = get(min_topics[q], min_ids[q], at, 32, NULL);
+                for (uint32_t i = 0; i < result.count; i++)
+                    ck_assert_int_eq(result.items[i].physical_offset, fake.at[truth[q].record[result.items[i].queue_offset]]);
+                if (status == GET_MESSAGE_DAMAGED)
+                    at++;
+                else
+                    ck_assert_msg(status == GET_MESSAGE_FOUND && result.next_begin_offset == at + result.count, "seed %d: queue %d has no message %lld, %s",
+                                  seed, q, (long long)at, get_message_status_name(status));
+                at = status == GET_MESSAGE_DAMAGED ? at : result.next_begin_offset;
+            }
+            for (int i = 0; i < 5 && queue->min_offset <= min[q]; i++) {
+                int64_t time_ms = 1700000000000 + (int64_t)sim_env_chance(&sim, MIN_RECORDS * 10);
+                int64_t found = message_store_offset_by_time(&store, slice_of_text(min_topics[q]), min_ids[q], time_ms);
+                ck_assert_msg(found <= true_offset_by_time(q, min[q], time_ms), "seed %d: time %lld leads to %lld", seed, (long long)time_ms, (long long)found);
+            }
+        }
+        scrub();
+        settled += store.files_to_go;
+        ck_assert_int_eq(message_store_trim(&store, trims[1]), 0);
+        ck_assert(!store.doubt.any);
+        int64_t first = MIN_RECORDS;
+        for (int q = 0; q < MIN_QUEUES; q++) {
+            const struct consume_queue *queue = queue_number(q);
+            ck_assert_msg(queue->min_offset == min[q] && queue->max_offset == truth[q].count, "seed %d: queue %d goes from %lld to %lld, and not from %lld", seed, q,
+                          (long long)queue->min_offset, (long long)queue->max_offset, (long long)min[q]);
+            /* The last file stays. */
+            int64_t file = (min[q] == truth[q].count ? min[q] - 1 : min[q]) / CQ_UNITS;
+            ck_assert_int_eq((int64_t)mapped_file_queue_begin(&queue->files), file * CQ_UNITS * 20);
+            for (int64_t at = min[q]; at < truth[q].count; at++) {
+                struct consume_queue_unit unit;
+                ck_assert(consume_queue_get(queue, at, &unit) && unit.physical_offset == fake.at[truth[q].record[at]]);
+                ck_assert_int_eq(unit.size, (int32_t)record_of(truth[q].record[at]).size);
+            }
+            for (int i = 0; i < 5 && min[q] < truth[q].count; i++) {
+                int64_t time_ms = 1700000000000 + (int64_t)sim_env_chance(&sim, MIN_RECORDS * 10);
+                ck_assert_int_eq(message_store_offset_by_time(&store, slice_of_text(min_topics[q]), min_ids[q], time_ms), true_offset_by_time(q, min[q], time_ms));
+            }
+            if (min[q] < truth[q].count && truth[q].record[min[q]] < first)
+                first = truth[q].record[min[q]];
+        }
+        ck_assert_int_eq(message_store_earliest_time(&store), first == MIN_RECORDS ? -1 : 1700000000000 + first * 10);
+    }
+    ck_assert_int_lt(too_far, 1 + rounds / 50);
+    ck_assert_int_gt(too_near, rounds / 20);
+    ck_assert_int_gt(settled, rounds / 20);
+}
+END_TEST
+
+static void damaged_start(int64_t min, const struct consume_queue_unit *unit, int64_t at)
+{
+    uint8_t bytes[20];
+    config.index_enable = false;
+    fill_for_minimums();
+    dispatch_ok(0, fake.count);
+    ck_assert_int_eq(message_store_sync(&store), 0);
+    message_store_close(&store);
+    consume_queue_encode(bytes, unit);
+    put_bytes(0, at, bytes);
+    fake.min = min;
+    open_store();
+    store.topic_since = never_another;
+    recover(fake.end);
+}
+
+/* The last unit of a file says that its message is no longer retained, which nothing contradicts: the file stays, and the message comes back. */
+START_TEST(a_file_stays_until_the_log_was_read)
+{
+    const int64_t min = CQ_UNITS - 1;
+    fill_for_minimums();
+    const int64_t position = fake.at[truth[0].record[min]] - 48;
+    fake.count = 0;
+    fake.end = 0;
+    damaged_start(position, &(struct consume_queue_unit){position - 40, 30, 0}, min);
+    const struct consume_queue *queue = queue_number(0);
+    ck_assert_int_eq(queue->min_offset, min + 1);
+    ck_assert_uint_eq(mapped_file_queue_begin(&queue->files), 0);
+    scrub();
+    ck_assert(!store.files_to_go);
+    ck_assert_int_eq(queue->min_offset, min);
+    ck_assert_int_eq(message_store_trim(&store, position), 0);
+    ck_assert_int_eq(get("A", 0, min, 32, NULL), GET_MESSAGE_FOUND);
+    ck_assert_int_eq(result.items[0].physical_offset, position + 48);
+    /* Where the log was read it goes. */
+    const int64_t further = fake.at[truth[0].record[min + 1]] - 48;
+    ck_assert_int_eq(message_store_trim(&store, further), 0);
+    ck_assert_int_eq(queue->min_offset, min + 1);
+    ck_assert_uint_eq(mapped_file_queue_begin(&queue->files), CQ_UNITS * 20);
+}
+END_TEST
+
+/* The minimum is a unit that nothing can mend, for its record is gone: the log's reading passes it, and nobody waits for it any more. */
+START_TEST(the_minimum_is_no_unit_without_a_record)
+{
+    for (int part = 0; part < 3; part++) {
+        fake.count = 0;
+        fake.end = fake.min = 0;
+        fill_for_minimums();
+        const int64_t min = part == 2 ? truth[0].count : 300;
+        const int64_t position = part == 2 ? fake.end : fake.at[truth[0].record[min]] - 48;
+        fake.count = 0;
+        fake.end = 0;
+        message_store_close(&store);
+        sim_env_close(&sim);
+        sim_env_init(&sim, 3, NULL);
+        open_store();
+        recover(0);
+        damaged_start(0, &(struct consume_queue_unit){fake.end + ((int64_t)1 << 40), 30, 0}, 0);
+        fake.min = position;
+        ck_assert_int_eq(message_store_trim(&store, position), 0);
+        const struct consume_queue *queue = queue_number(0);
+        ck_assert_int_eq(queue->min_offset, 0);
+        ck_assert_int_eq(get("A", 0, 0, 32, NULL), GET_MESSAGE_DAMAGED);
+        ck_assert(message_store_doubt_is_searched(&store.doubt) && store.doubt.everything);
+        /* A walk that left something out proves nothing. */
+        message_store_walk_begin(&store);
+        message_store_walk_break(&store);
+        compare(0, fake.count);
+        message_store_walk_end(&store);
+        ck_assert_int_eq(queue->min_offset, 0);
+        if (part == 1)
+            ck_assert_int_eq(message_store_trim(&store, position), 0); /* neither does another trim */
+        ck_assert(store.doubt.any);
+        scrub();
+        ck_assert_int_eq(queue->min_offset, min);
+        ck_assert(!store.doubt.any);
+        if (part < 2)
+            ck_assert_int_eq(get("A", 0, min, 32, NULL), GET_MESSAGE_FOUND);
+        ck_assert_int_eq(get("A", 0, 0, 32, NULL), GET_MESSAGE_OFFSET_TOO_SMALL);
+        ck_assert_int_eq(result.next_begin_offset, min);
+    }
+}
+END_TEST
+
+/* A doubt about a message goes with it. */
+START_TEST(a_doubt_below_the_minimum_is_none)
+{
+    fill(3000);
+    dispatch_ok(0, 3000);
+    for (int kind = 0; kind < 3; kind++) {
+        const int64_t min = message_store_min_offset(&store, SLICE_LITERAL("A"), 0);
+        bool emptied = false;
+        message_store_distrust(&store, SLICE_LITERAL("A"), 0, min + 10);
+        ck_assert(store.doubt.any);
+        struct consume_queue_unit unit = unit_at("A", 0, min + 10);
+        if (kind == 0)
+            ck_assert_int_eq(message_store_trim(&store, unit.physical_offset), 0);
+        else if (kind == 1)
+            ck_assert_int_eq(message_store_trim_topic(&store, SLICE_LITERAL("A"), unit.physical_offset, &emptied), 0);
+        ck_assert(store.doubt.any); /* it is the first one */
+        if (kind == 0)
+            ck_assert_int_eq(message_store_trim(&store, unit.physical_offset + 1), 0);
+        else if (kind == 1)
+            ck_assert_int_eq(message_store_trim_topic(&store, SLICE_LITERAL("A"), unit.physical_offset + 1, &emptied), 0);
+        else
+            ck_assert_int_eq(message_store_delete_topic(&store, SLICE_LITERAL("A")), 0);
+        ck_assert(!store.doubt.any);
+    }
+}
+END_TEST
+
+/* A first unit that points far ahead does not hide the queue that has the oldest message. */
+START_TEST(earliest_time_of_a_damaged_first_unit)
+{
+    config.index_enable = false;
+    for (int64_t i = 0; i < 1000; i++)
+        append_to_log((struct spec){"A", 0, i, "TAGS\x01x", 1, 0, 1700000000000 + i});
+    for (int64_t i = 0; i < 1000; i++)
+        append_to_log((struct spec){"B", 0, i, "TAGS\x01x", 1, 0, 1700000001000 + i});
+    dispatch_ok(0, fake.count);
+    const struct consume_queue_unit right = unit_at("A", 0, 5);
+    static const int64_t masks[] = {1ll << 40, 1ll << 18, 1};
+    for (int i = 0; i < 4; i++) {
+        struct consume_queue_unit unit = right;
+        unit.physical_offset ^= i < 3 ? masks[i] : right.physical_offset;
+        message_store_close(&store);
+        put_unit(5, unit);
+        fake.min = right.physical_offset - 48;
+        open_store();
+        recover(fake.end);
+        ck_assert_msg(message_store_earliest_time(&store) == 1700000000006, "damage %d", i);
+        ck_assert_uint_eq(compare(0, 100), 1);
+        ck_assert_int_eq(message_store_earliest_time(&store), 1700000000005);
+    }
+}
+END_TEST
+
+/* What may go is judged by the first message's place, which a damaged unit does not tell: neither too far ahead, nor not at all for ever. */
+START_TEST(first_physical_of_a_damaged_unit)
+{
+    config.index_enable = false;
+    fill_for_minimums();
+    dispatch_ok(0, fake.count);
+    const int64_t position = fake.at[truth[0].record[300]] - 48;
+    for (int i = 0; i < 3; i++) {
+        struct consume_queue_unit unit = unit_at("A", 0, 300);
+        unit.physical_offset += i * 4000; /* of the other queue, or within a record */
+        message_store_close(&store);
+        put_unit(300, unit);
+        fake.min = position;
+        open_store();
+        store.topic_since = never_another;
+        recover(fake.end);
+        struct consume_queue *queue = queue_number(0);
+        ck_assert_int_eq(queue->min_offset, 300);
+        ck_assert_int_eq(message_store_first_physical(&store, queue, false), -1);
+        ck_assert_int_eq(message_store_first_physical(&store, queue, true), i == 0 ? position + 48 : -1);
+        ck_assert(store.doubt.any == (i > 0));
+        scrub();
+        ck_assert_int_eq(message_store_first_physical(&store, queue, true), position + 48);
+        ck_assert_int_eq(message_store_first_physical(&store, queue, false), position + 48); /* remembered */
+        message_store_distrust(&store, SLICE_LITERAL("A"), 0, 300);
+        ck_assert_int_eq(message_store_first_physical(&store, queue, false), -1);
+        ck_assert_int_eq(message_store_trim(&store, fake.end), 0);
+        ck_assert_int_eq(message_store_first_physical(&store, queue, false), INT64_MAX);
+    }
+}
+END_TEST
+
+/* Where nobody knows the topic nothing tells whose messages those are that the log holds. */
+START_TEST(unknown_topics_begin_where_they_say)
+{
+    uint64_t made_at[] = {UINT64_MAX, 1500, 3000};
+    fill(3000);
+    dispatch_ok(0, 3000);
+    store.topic_since = since;
+    for (int i = 0; i < 3; i++) { /* and what there is stays, also when it came before that */
+        store.topic_since_context = &made_at[i];
+        scrub();
+        ck_assert_int_eq(message_store_min_offset(&store, SLICE_LITERAL("A"), 0), 0);
+    }
+    store.topic_since = NULL;
+    scrub();
+    ck_assert_int_eq(message_store_min_offset(&store, SLICE_LITERAL("A"), 0), 0);
+    check_all();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("message_store");
@@ -1766,6 +2194,13 @@ int main(void)
     tcase_set_timeout(tcase, 3600);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, seeded_damage_to_units);
+    tcase_add_test(tcase, seeded_damage_to_minimums);
+    tcase_add_test(tcase, a_file_stays_until_the_log_was_read);
+    tcase_add_test(tcase, the_minimum_is_no_unit_without_a_record);
+    tcase_add_test(tcase, a_doubt_below_the_minimum_is_none);
+    tcase_add_test(tcase, earliest_time_of_a_damaged_first_unit);
+    tcase_add_test(tcase, first_physical_of_a_damaged_unit);
+    tcase_add_test(tcase, unknown_topics_begin_where_they_say);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

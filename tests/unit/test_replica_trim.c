@@ -523,6 +523,68 @@ START_TEST(a_damaged_beginning_of_one_alone)
     int rv = ledger_open(ledger, &node->sim.env, group_dir(node), GROUP_SEGMENT, 1u << 20, true, checkpoint, false, NULL, &recovery, &error);
     ck_assert_int_eq(rv, ERROR_DAMAGED);
     ck_assert_msg(strstr(error.message, "data/00000000000002097152 at offset 0") != NULL && strstr(error.message, "restore a backup") != NULL, "%s", error.message);
+static uint64_t never_another(void *context, struct slice topic)
+{
+    (void)context, (void)topic;
+    return 0;
+}
+
+/* Units at the place where the log begins are damaged while their node is down: the minimums are those of the others when the scrub has been there, or, where none is
+ * set, when a reader has asked for the message that seems to be the first. */
+START_TEST(damaged_first_units)
+{
+    static struct get_message_result result;
+    char path[256];
+    int64_t min[4];
+
+    group_all_up();
+    struct group_node *leader = fill(0, FIRST);
+    ck_assert_int_eq(replica_trim(&leader->replica, 2 * GROUP_SEGMENT), 0);
+    group_steps(6000);
+    expect_begin(2 * GROUP_SEGMENT);
+    struct group_node *node = group_other(leader, NULL);
+    group_kill(node);
+    for (int q = 0; q < 4; q++) {
+        const struct consume_queue *queue = message_store_queue(&leader->store, SLICE_LITERAL("T"), q, false, NULL);
+        struct consume_queue_unit unit = {0};
+        /* Zeros at the minimum, or in front of it; or it says that it lies in front of the log. */
+        int count = _i % 3 == 2 ? 1 : 3;
+        min[q] = queue->min_offset;
+        if (count == 1)
+            unit = (struct consume_queue_unit){(int64_t)2 * GROUP_SEGMENT - 60, 10, 0};
+        for (int64_t at = _i % 3 == 1 ? min[q] - 2 : min[q]; count > 0; at++, count--) {
+            uint8_t bytes[CONSUME_QUEUE_UNIT_SIZE];
+            uint64_t byte = (uint64_t)at * CONSUME_QUEUE_UNIT_SIZE;
+            consume_queue_encode(bytes, &unit);
+            snprintf(path, sizeof path, "%s/%020llu", queue->files.dir, (unsigned long long)(byte - byte % queue->files.file_size));
+            sim_env_put(&node->sim, path, byte % queue->files.file_size, bytes, sizeof bytes);
+        }
+    }
+    group.scrub_bytes_per_second = _i < 3 ? 1u << 20 : 0;
+    group_up(node);
+    node->store.topic_since = never_another;
+    if (_i % 3 == 2) {
+        for (int q = 0; q < 4; q++)
+            ck_assert_int_eq(message_store_min_offset(&node->store, SLICE_LITERAL("T"), q), min[q] + 1);
+    }
+    for (int q = 0; _i >= 3 && q < 4; q++) {
+        int64_t first = message_store_min_offset(&node->store, SLICE_LITERAL("T"), q);
+        if (first == min[q] && _i % 3 == 1)
+            continue; /* it lies right */
+        message_store_get_message(&node->store, SLICE_LITERAL("T"), q, first, 32, NULL, &result);
+        ck_assert(result.status == GET_MESSAGE_DAMAGED || q > 0); /* others are mended on the way */
+        for (int i = 0; i < 5000 && node->store.doubt.any; i++)
+            group_step();
+    }
+    for (int i = 0; i < 20000 && _i < 3 && node->replica.scrub_passes == 0; i++)
+        group_step();
+    group_steps(300);
+    ck_assert(!node->store.doubt.any);
+    expect_queues(FIRST);
+    for (int q = 0; q < 4; q++) {
+        message_store_get_message(&node->store, SLICE_LITERAL("T"), q, min[q], 32, NULL, &result);
+        ck_assert_int_eq(result.status, GET_MESSAGE_FOUND);
+    }
 }
 END_TEST
 
@@ -545,6 +607,7 @@ int main(void)
     tcase_add_test(tcase, a_beginning_that_rots);
     tcase_add_loop_test(tcase, damage_that_others_have_deleted, 0, 2);
     tcase_add_loop_test(tcase, a_damaged_beginning_of_one_alone, HEADER_ZEROED, INDEX_FLIPPED + 1);
+    tcase_add_loop_test(tcase, damaged_first_units, 0, 5); /* no scrub for what nothing contradicts: not found */
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
