@@ -523,6 +523,44 @@ START_TEST(a_damaged_beginning_of_one_alone)
     int rv = ledger_open(ledger, &node->sim.env, group_dir(node), GROUP_SEGMENT, 1u << 20, true, checkpoint, false, NULL, &recovery, &error);
     ck_assert_int_eq(rv, ERROR_DAMAGED);
     ck_assert_msg(strstr(error.message, "data/00000000000002097152 at offset 0") != NULL && strstr(error.message, "restore a backup") != NULL, "%s", error.message);
+/* The last unit of a queue without messages says that there is one further on: where it ends is known all the same to who makes the queue anew. */
+START_TEST(an_emptied_queue_that_looks_full)
+{
+    char path[256];
+    group_all_up();
+    for (int n = 1; n <= GROUP_NODES; n++)
+        ck_assert_int_eq(message_store_reached(&group.nodes[n].store, long_topic(1), 0, 7), 0);
+    fill(0, FIRST);
+    group_steps(6000); /* checkpoints */
+    for (int n = 1; n <= GROUP_NODES; n++) {
+        struct group_node *node = &group.nodes[n];
+        const struct consume_queue_unit last = {(int64_t)2 * GROUP_SEGMENT + 1000, 10, 0};
+        uint8_t bytes[CONSUME_QUEUE_UNIT_SIZE];
+        consume_queue_encode(bytes, &last);
+        snprintf(path, sizeof path, "%s/%020d", message_store_queue(&node->store, long_topic(1), 0, false, NULL)->files.dir, 0);
+        group_kill(node);
+        sim_env_put(&node->sim, path, sizeof bytes * 6, bytes, sizeof bytes);
+    }
+    group_all_up();
+    struct group_node *leader = group_wait_leader(3000);
+    group_steps(1500);
+    ck_assert_int_eq(message_store_max_offset(&leader->store, long_topic(1), 0), 7);
+    ck_assert_int_eq(replica_trim(&leader->replica, 2 * GROUP_SEGMENT), 0);
+    group_steps(6000);
+    expect_begin(2 * GROUP_SEGMENT);
+    for (int n = 1; n <= GROUP_NODES; n++) {
+        group_kill(&group.nodes[n]);
+        sim_env_remove(&group.nodes[n].sim, path);
+        sim_env_remove(&group.nodes[n].sim, group_file(&group.nodes[n], "checkpoint"));
+    }
+    group_all_up();
+    group_must_send(group_wait_leader(3000), 1);
+    group_steps(300);
+    for (int n = 1; n <= GROUP_NODES; n++)
+        ck_assert_int_eq(message_store_max_offset(&group.nodes[n].store, long_topic(1), 0), 7);
+}
+END_TEST
+
 static uint64_t never_another(void *context, struct slice topic)
 {
     (void)context, (void)topic;
@@ -607,6 +645,7 @@ int main(void)
     tcase_add_test(tcase, a_beginning_that_rots);
     tcase_add_loop_test(tcase, damage_that_others_have_deleted, 0, 2);
     tcase_add_loop_test(tcase, a_damaged_beginning_of_one_alone, HEADER_ZEROED, INDEX_FLIPPED + 1);
+    tcase_add_test(tcase, an_emptied_queue_that_looks_full);
     tcase_add_loop_test(tcase, damaged_first_units, 0, 5); /* no scrub for what nothing contradicts: not found */
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
