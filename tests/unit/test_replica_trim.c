@@ -523,6 +523,9 @@ START_TEST(a_damaged_beginning_of_one_alone)
     int rv = ledger_open(ledger, &node->sim.env, group_dir(node), GROUP_SEGMENT, 1u << 20, true, checkpoint, false, NULL, &recovery, &error);
     ck_assert_int_eq(rv, ERROR_DAMAGED);
     ck_assert_msg(strstr(error.message, "data/00000000000002097152 at offset 0") != NULL && strstr(error.message, "restore a backup") != NULL, "%s", error.message);
+}
+END_TEST
+
 /* The last unit of a queue without messages says that there is one further on: where it ends is known all the same to who makes the queue anew. */
 START_TEST(an_emptied_queue_that_looks_full)
 {
