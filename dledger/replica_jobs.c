@@ -120,6 +120,8 @@ void replica_save_run(struct replica_save *save)
         message_store_sync_run(&save->sync);
         if (save->sync.result == 0)
             save->checkpoint.synced_dispatched_position = save->sync_position;
+    } else {
+        message_store_sum_run(&save->sync);
     }
     if (save->with_snapshot) {
         char path[512];
@@ -197,6 +199,8 @@ void replica_start_save(struct replica *replica, bool with_snapshot)
     save->with_sync = !replica->stopping && replica_now_us(replica) >= replica->store_sync_due_us &&
                       message_store_sync_begin(replica->store, &save->sync) == 0;
     save->sync_position = replica->applied_end;
+    if (!save->with_sync)
+        message_store_sum_begin(replica->store, &save->sync);
     if (save->with_sync)
         replica->store_sync_due_us = replica_now_us(replica) + REPLICA_STORE_SYNC_MS * 1000ull;
     replica_trim_plan(replica, save);

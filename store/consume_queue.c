@@ -591,6 +591,15 @@ static int64_t check_tail(const struct consume_queue *queue, int64_t end, int64_
     return end;
 }
 
+int64_t consume_queue_end_at(const struct consume_queue *queue, int64_t physical_offset)
+{
+    struct consume_queue_unit last;
+    if (queue->max_physical_offset <= physical_offset)
+        return queue->max_offset;
+    int64_t end = find_end(queue, physical_offset);
+    return end > first_in_files(queue) && read_unit(queue, end - 1, &last) && !is_pad(&last) ? end : 0;
+}
+
 int consume_queue_look(const struct consume_queue *queue, int64_t physical_offset, struct consume_queue_end *end, struct error *error)
 {
     struct consume_queue_unit last;

@@ -92,6 +92,8 @@ struct consume_queue_end {
     int64_t last_physical_offset; /* of the unit in front, -1 = there is none */
     bool damaged; /* a unit around the end is broken: the end lies before it, and the queue then lacks records before the position */
 };
+/* Where it ended when records up to that position had been appended: 0 = it was not there. What was cut off in front since must lie before that position. */
+int64_t consume_queue_end_at(const struct consume_queue *queue, int64_t physical_offset);
 /* After a start: finds that end, changes nothing. */
 int consume_queue_look(const struct consume_queue *queue, int64_t physical_offset, struct consume_queue_end *end, struct error *error);
 /* ... and cuts the queue there. */

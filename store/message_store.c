@@ -5,6 +5,7 @@
 #include "store/index_service.h"
 #include "store/log_sink.h"
 #include "store/queue_table.h"
+#include "store/seeded_bug.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -80,6 +81,7 @@ int message_store_open(struct message_store *store, struct env *env, const struc
     store->queues = queue_table_new(env, path, store->config.consume_queue_file_size, &inner);
     if (store->queues == NULL)
         return error_set(error, inner.code, "%s", inner.message);
+    queue_sums_load(&store->sums, env, path);
     if (store->config.index_enable) {
         snprintf(path, sizeof path, "%s/%s", config->root, INDEX_DIR); /* shorter than the one above */
         store->index = malloc(sizeof *store->index);
@@ -198,6 +200,36 @@ static int cut_queues(struct message_store *store, int64_t position, int64_t res
     return 0;
 }
 
+/* Do the queues hold what they held then? What was found of one that is damaged tells nothing: all of them are in doubt then. */
+static int compare_sums(struct message_store *store, int64_t position, int64_t log_min, bool damaged, bool *differ, struct error *error)
+{
+    const struct queue_sum *then = queue_sums_newest(&store->sums, log_min, position);
+    struct queue_sums now = {0};
+
+    *differ = false;
+    if (then == NULL || SEEDED_BUG(SUMS_NOT_COMPARED))
+        return 0;
+    for (struct queue_node *node = store->queues->head; node != NULL && !damaged; node = node->next) {
+        struct mapped_file_window window;
+        consume_queue_begin_look(&node->queue, &window);
+        queue_table_sum(&now, node, consume_queue_end_at(&node->queue, then->position));
+        node->summed = 0;
+        int rv = consume_queue_end_look(&node->queue, error);
+        if (rv != 0)
+            return rv;
+    }
+    *differ = damaged || now.count != then->count || now.sum != then->sum;
+    if (damaged)
+        LOG_ERROR("%s: as a queue is damaged it is not known whether others lost messages, too: all queues are made anew from the log", store->queues->dir);
+    else if (now.count < then->count)
+        LOG_ERROR("%s: at log position %lld there were %llu queues with messages, %llu of them are lost: all queues are made anew from the log",
+                  store->queues->dir, (long long)then->position, (unsigned long long)then->count, (unsigned long long)(then->count - now.count));
+    else if (*differ)
+        LOG_ERROR("%s: the queues do not end where they ended at log position %lld, one of them lost messages: all queues are made anew from the log",
+                  store->queues->dir, (long long)then->position);
+    return 0;
+}
+
 /* The index back to the position; *resume is lowered to where records have to be indexed again. */
 static int recover_index(struct message_store *store, int64_t position, int64_t log_min, int64_t *resume, struct error *error)
 {
@@ -218,7 +250,7 @@ int message_store_recover(struct message_store *store, int64_t position, struct 
     struct queue_node *node;
     int64_t log_min = store->log.min_offset(store->log.context);
     int64_t resume = position;
-    bool any = false, damaged = false;
+    bool any = false, damaged = false, differ;
     int rv;
 
     for (node = table->head; node != NULL; node = node->next) {
@@ -228,7 +260,10 @@ int message_store_recover(struct message_store *store, int64_t position, struct 
             return rv;
         damaged = damaged || node->damaged;
     }
-    if (!any)
+    rv = compare_sums(store, position, log_min, damaged, &differ, error);
+    if (rv != 0)
+        return rv;
+    if (!any || differ)
         resume = log_min;
     if (store->index != NULL) {
         rv = recover_index(store, position, log_min, &resume, error);
@@ -284,8 +319,12 @@ int message_store_recover(struct message_store *store, int64_t position, struct 
         }
         if (queue->dirty || queue->files.dir_dirty)
             queue_table_mark(table, node);
+        queue_table_sum(&store->sums, node, queue->max_offset);
     }
     table->dir_dirty = true; /* the process before this one may have deleted a topic, and died before that was durable */
+    /* Before anything is cut they are needed, in case the process dies; what is made anew from here on they know nothing of. */
+    queue_sums_forget(&store->sums, store->env, table->dir, resume);
+    store->sums.counted = true;
     store->recovered_position = resume;
     store->dispatched_offset = resume;
     store->earliest_time_ms = -1;
@@ -312,6 +351,8 @@ int message_store_delete_topic(struct message_store *store, struct slice topic)
         next = node->next;
         if (node->topic_size != topic.size || memcmp(node->topic, topic.data, topic.size) != 0)
             continue;
+        if (!any)
+            queue_sums_void(&store->sums, store->env, table->dir);
         any = true;
         int rv = mapped_file_queue_destroy(&node->queue.files, &error);
         if (rv != 0) {
@@ -320,6 +361,7 @@ int message_store_delete_topic(struct message_store *store, struct slice topic)
             result = rv;
             continue;
         }
+        queue_table_sum(&store->sums, node, 0);
         queue_table_remove(table, node);
     }
     if (!any || result != 0)
@@ -354,6 +396,7 @@ int message_store_reached(struct message_store *store, struct slice topic, int32
     if (node == NULL)
         return error.code;
     struct consume_queue *queue = &node->queue;
+    queue_sums_void(&store->sums, store->env, store->queues->dir);
     int rv = consume_queue_truncate(queue, 0, &error);
     if (rv == 0)
         rv = consume_queue_prepare(queue, max_offset - 1);

@@ -9,6 +9,7 @@
 #include "proto/message.h"
 #include "store/consume_queue.h"
 #include "store/log_view.h"
+#include "store/queue_sum.h"
 
 #define GET_MESSAGE_BATCH_MAX 64
 
@@ -53,6 +54,7 @@ struct message_store {
     struct index_service *index; /* NULL: messageIndexEnable=false */
     struct index_compare *index_compare; /* as index; for whoever reads through the log */
     struct queue_table *queues; /* private */
+    struct queue_sums sums;     /* private */
     int64_t dispatched_offset; /* all committed entries before this position have been dispatched */
     int64_t recovered_position;
     /* Set by the caller before message_store_recover(): what a sync of an earlier run made durable (the checkpoint's synced_dispatched_position).
@@ -115,12 +117,18 @@ struct message_store_sync_job {
     char **dirs; /* directories with new or removed names */
     size_t dir_count, dir_capacity;
     int64_t dispatched_offset; /* at begin */
+    struct queue_sum sum;      /* then */
+    int sum_result;            /* 0 or -errno */
     int result; /* 0 or ERROR_IO, set by run */
 };
 /* 0, ERROR_NO_MEMORY, ERROR_IO (an earlier sync failed). After a failure there is nothing to run or end. */
 int message_store_sync_begin(struct message_store *store, struct message_store_sync_job *job);
 void message_store_sync_run(struct message_store_sync_job *job);
 void message_store_sync_end(struct message_store *store, struct message_store_sync_job *job);
+/* With a checkpoint without a sync: what all queues hold together is noted (loop), then written (pool), for a start on the same boot to compare with what they
+ * hold then. After a sync that is done already. */
+void message_store_sum_begin(struct message_store *store, struct message_store_sync_job *job);
+void message_store_sum_run(struct message_store_sync_job *job);
 /* Removes all queues of a topic and their files (deletion of a topic, where reput meets its record). */
 int message_store_delete_topic(struct message_store *store, struct slice topic);
 /* Log files before physical offset are gone: advances queue minimums, drops files. */

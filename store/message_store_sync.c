@@ -148,6 +148,33 @@ static void release_job(struct message_store_sync_job *job)
     job->count = job->dir_count = job->capacity = job->dir_capacity = 0;
 }
 
+/* Each queue that has another maximum than when it was summed stands in the list of those to be synced. While what was dispatched before is dispatched again
+ * they are ahead of where that is. */
+static struct queue_sum take_sum(struct message_store *store, bool durable)
+{
+    struct queue_table *table = store->queues;
+    if (!store->sums.counted)
+        return (struct queue_sum){0};
+    for (struct queue_node *node = table->dirty; node != NULL; node = node->dirty_next)
+        queue_table_sum(&store->sums, node, node->queue.max_offset);
+    if (store->dispatched_offset < store->recovered_position)
+        return (struct queue_sum){0};
+    return queue_sums_take(&store->sums, store->env, table->dir, store->dispatched_offset, durable);
+}
+
+void message_store_sum_begin(struct message_store *store, struct message_store_sync_job *job)
+{
+    memset(job, 0, sizeof *job);
+    job->env = store->env;
+    job->root = store->queues->dir;
+    job->sum = take_sum(store, false);
+}
+
+void message_store_sum_run(struct message_store_sync_job *job)
+{
+    job->sum_result = queue_sum_save(&job->sum, job->env, job->root, false);
+}
+
 int message_store_sync_begin(struct message_store *store, struct message_store_sync_job *job)
 {
     struct queue_table *table = store->queues;
@@ -186,6 +213,7 @@ int message_store_sync_begin(struct message_store *store, struct message_store_s
         return ERROR_NO_MEMORY;
     }
     mapped_file_pool_age(&table->pool, AGE_MAX);
+    job->sum = take_sum(store, true);
     while ((node = table->dirty) != NULL) {
         table->dirty = node->dirty_next;
         node->listed = false;
@@ -233,6 +261,7 @@ static int sync_all(const struct message_store_sync_job *job)
 void message_store_sync_run(struct message_store_sync_job *job)
 {
     job->result = sync_all(job) == 0 ? 0 : ERROR_IO;
+    job->sum_result = job->result == 0 ? queue_sum_save(&job->sum, job->env, job->root, true) : 0;
     let_go(job);
 }
 
@@ -254,6 +283,9 @@ void message_store_sync_end(struct message_store *store, struct message_store_sy
         }
         if (store->index != NULL)
             store->index->was_missing = false;
+        if (job->sum_result != 0)
+            LOG_WARN("%s beside %s: %s; a start compares the ends of queues with what was written before", QUEUE_SUM_FILE, store->queues->dir,
+                     strerror(-job->sum_result));
     }
     release_job(job);
 }

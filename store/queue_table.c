@@ -130,6 +130,26 @@ struct queue_node *queue_table_add(struct queue_table *table, struct slice topic
     return node;
 }
 
+static uint64_t term_of(const struct queue_node *node, int64_t max_offset)
+{
+    return queue_sum_term(slice_of(node->topic, node->topic_size), node->queue.queue_id, max_offset);
+}
+
+void queue_table_sum(struct queue_sums *sums, struct queue_node *node, int64_t max_offset)
+{
+    if (node->summed == max_offset)
+        return;
+    if (node->summed > 0) {
+        sums->count--;
+        sums->sum -= term_of(node, node->summed);
+    }
+    if (max_offset > 0) {
+        sums->count++;
+        sums->sum += term_of(node, max_offset);
+    }
+    node->summed = max_offset;
+}
+
 void queue_table_mark(struct queue_table *table, struct queue_node *node)
 {
     if (node->listed)

@@ -8,6 +8,7 @@
 
 #include "proto/buffer.h"
 #include "store/consume_queue.h"
+#include "store/queue_sum.h"
 
 #define QUEUE_TABLE_SCHEDULE_TOPIC "SCHEDULE_TOPIC_XXXX" /* its units have the time of delivery in place of the tags code */
 #define QUEUE_TABLE_TOPIC_MAX 255u /* a directory's name; RocketMQ 5's %RETRY% topics may be that long */
@@ -19,6 +20,7 @@ struct queue_node {
     bool listed;   /* stands in the dirty list */
     bool schedule; /* of SCHEDULE_TOPIC_XXXX */
     bool damaged;  /* a start found it so, and has not cut it yet */
+    int64_t summed; /* the maximum that the sum over all queues holds of it, 0 = none */
     struct consume_queue queue;
     uint64_t walk; /* of store/compare.h: the last one that met a message of it */
     struct queue_node *next, *previous; /* all of them, in the order in which they came */
@@ -60,6 +62,8 @@ struct queue_node *queue_table_find(struct queue_table *table, struct slice topi
 struct queue_node *queue_table_add(struct queue_table *table, struct slice topic, int32_t queue_id, struct error *error);
 /* Takes the queue out and closes it. */
 void queue_table_remove(struct queue_table *table, struct queue_node *node);
+/* The sum over all queues has that maximum of this one from now on; 0: it has nothing of it. */
+void queue_table_sum(struct queue_sums *sums, struct queue_node *node, int64_t max_offset);
 /* To be synced with the next job. */
 void queue_table_mark(struct queue_table *table, struct queue_node *node);
 

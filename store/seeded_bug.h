@@ -39,6 +39,7 @@
     X(DELAY_SKIPPED, "delay-skipped", "a delayed message is skipped")                             \
     X(SETTLE_TWICE, "settle-twice", "a settled half message is open again")                       \
     X(HALF_LOST, "half-lost", "a half message is not noted")                                      \
+    X(SUMS_NOT_COMPARED, "sums-not-compared", "a start does not compare what its queues hold with what they held") \
     X(NO_DOUBT, "no-doubt", "a leader that may be deposed answers what it knew")                  \
     X(GUARD_1, "guard-1", "guard G1 is off: a sole voter leads twice in a term")                  \
     X(GUARD_2, "guard-2", "guard G2 is off: a configuration does not begin a step")               \

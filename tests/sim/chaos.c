@@ -45,6 +45,7 @@ const char *const chaos_names[CHAOS_KINDS] = {
     [CHAOS_MEMBER_REMOVED] = "member removed",
     [CHAOS_MEMBER_REPLACED] = "member replaced",
     [CHAOS_PREFERRED] = "other preferred leaders",
+    [CHAOS_QUEUE_LOST] = "queue lost its end, or itself",
 };
 
 static bool enabled[CHAOS_KINDS];
@@ -254,7 +255,7 @@ static void one_fault(enum chaos_kind kind, uint8_t *node)
 
     /* Class A: when a majority lost power, members whose entries were lost have to be emptied. */
     if (world.trims && !world.class_b && (kind == CHAOS_POWER_ONE || kind == CHAOS_POWER_IN_CALL || kind == CHAOS_POWER_MINORITY ||
-                                          kind == CHAOS_POWER_ALL || kind == CHAOS_STOP_THEN_POWER))
+                                          kind == CHAOS_POWER_ALL || kind == CHAOS_STOP_THEN_POWER || kind == CHAOS_QUEUE_LOST))
         return;
     switch (kind) {
     case CHAOS_KILL:
@@ -419,6 +420,13 @@ static void one_fault(enum chaos_kind kind, uint8_t *node)
         for (int i = 1; i <= world.nodes; i++)
             members_prefer(world.machines[i], other);
         break;
+    case CHAOS_QUEUE_LOST: /* counted when it comes to something */
+        if (!machine->up || machine->stopping)
+            return;
+        machine->loses_queue = true;
+        machine->power_after_stop = chance_of(300);
+        machine_stop(machine);
+        return;
     case CHAOS_OLD_COPY:
         if (!old_copy(machine))
             return;

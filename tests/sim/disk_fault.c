@@ -43,6 +43,7 @@ void disk_fault_forget(struct machine *machine)
     /* Another disk: no block of it was ever written as those of the one before. */
     for (size_t i = 0; i < sizeof remembered / sizeof remembered[0]; i++)
         remembered[i].other_disk |= remembered[i].used && remembered[i].node == machine->id;
+    machine->queue_lost = false;
     machine->damaged_count = 0;
     machine->notes_damaged = false;
     machine->vouched = 0;
@@ -153,6 +154,8 @@ static bool may_hit(struct machine *machine, const struct block *block)
     /* Durable, and not told yet: as if it was told at once. */
     if (strstr(block->path, "/vote") != NULL && machine->jobs[JOB_VOTE].out)
         return false;
+    if (machine->queue_lost)
+        return false;
     if (strstr(block->path, "/vote") != NULL && checker_votes(machine->id) && (checker_majority() == 1 || checker_change_open()) && !disk_fault_vote_is_sure(machine))
         return false;
     if (!is_log(block->path))
@@ -192,6 +195,77 @@ static void hit(struct machine *machine, const struct block *block, const uint8_
         TRACE(1, machine->id, "disk: %llu bytes at %llu of %s change", (unsigned long long)block->size, (unsigned long long)block->offset, block->path);
     }
     sim_env_put(&machine->disk, block->path, block->offset, bytes, block->size);
+}
+
+/* ---- queues ---- */
+
+/* Does the disk tell, whatever becomes of its cache, what all queues held at the end of what was applied? Not when it was full, or failed, just then. */
+static bool queues_are_summed(struct machine *machine)
+{
+    const uint64_t sector = 512;
+    uint64_t size = 0, position = machine->replica.checkpoint.synced_dispatched_position;
+    const uint8_t *bytes = sim_env_durable_bytes(&machine->disk, "/d/" QUEUE_SUM_FILE, &size);
+    for (uint64_t at = sector; bytes != NULL && at <= QUEUE_SUM_SLOTS * sector && at + sector <= size; at += sector) {
+        if (position > 0 && load_u64(bytes + at + 24) == position && load_u64(bytes + at + 16) == load_u64(bytes + 16))
+            return true;
+    }
+    return false;
+}
+
+static bool begins_so(const char *path, const char *dir, size_t size)
+{
+    return path != NULL && strncmp(path, dir, size) == 0;
+}
+
+/* A queue's newest units, newest file, or all of it. */
+void disk_fault_lose_queue(struct machine *machine)
+{
+    static const char queues[] = "/d/consumequeue/";
+    uint64_t files = 0, size, end;
+    char path[128];
+
+    if (machine->notes_damaged || machine->damaged_count > 0 || !queues_are_summed(machine))
+        return;
+    while (sim_env_file(&machine->disk, queues, files) != NULL)
+        files++;
+    if (files == 0)
+        return;
+    snprintf(path, sizeof path, "%s", sim_env_file(&machine->disk, queues, chance(files)));
+    const size_t dir = (size_t)(strrchr(path, '/') + 1 - path);
+    for (uint64_t i = 0; i < files; i++) { /* names of a queue's files are in the order of what is in them */
+        const char *other = sim_env_file(&machine->disk, queues, i);
+        if (begins_so(other, path, dir) && strcmp(other, path) > 0)
+            snprintf(path, sizeof path, "%s", other);
+    }
+    const uint8_t *bytes = sim_env_bytes(&machine->disk, path, &size);
+    for (end = size; end > 0 && bytes[end - 1] == 0; end--)
+        ;
+    if (end == 0)
+        return; /* none was in it */
+    machine->queue_lost = true;
+    world.stats->chaos[CHAOS_QUEUE_LOST]++;
+    unsigned how = (unsigned)chance(3);
+    TRACE(1, machine->id, "disk: %s loses %s", path, how == 0 ? "its newest units" : how == 1 ? "its name" : "its name, as all of its queue");
+    if (how == 0) {
+        static const uint8_t zeros[BLOCK];
+        uint64_t units = (end + CONSUME_QUEUE_UNIT_SIZE - 1) / CONSUME_QUEUE_UNIT_SIZE;
+        for (uint64_t at = (units - 1 - chance_skewed(units - 1)) * CONSUME_QUEUE_UNIT_SIZE, step; at < end; at += step) {
+            step = end - at < BLOCK ? end - at : BLOCK;
+            sim_env_put(&machine->disk, path, at, zeros, step);
+        }
+        return;
+    }
+    sim_env_remove(&machine->disk, path);
+    for (uint64_t i = 0; how == 2 && sim_env_file(&machine->disk, queues, i) != NULL;) {
+        const char *other = sim_env_file(&machine->disk, queues, i);
+        if (!begins_so(other, path, dir)) {
+            i++;
+            continue;
+        }
+        char copy[128];
+        snprintf(copy, sizeof copy, "%s", other);
+        sim_env_remove(&machine->disk, copy);
+    }
 }
 
 /* ---- where ---- */

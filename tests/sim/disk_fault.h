@@ -14,7 +14,8 @@
  *  - Not the metadata snapshots in a group that deletes its log's beginning: nothing else on a disk tells what was in it then, and a member does not read its
  *    snapshots again before it removes a segment.
  *  - Nothing of a group of one, which has nobody to ask.
- *  - Not queues and key index: they are as in RocketMQ, without checksums.
+ *  - Not the bytes in queues and key index: they are as in RocketMQ, without checksums. But a queue may lose its newest units, its newest file or all of its
+ *    files while its member is down after a clean stop, which says what all queues held; and until a start has looked nothing else of that member is hit.
  */
 #ifndef LEDGERMQ_TESTS_SIM_DISK_FAULT_H
 #define LEDGERMQ_TESTS_SIM_DISK_FAULT_H
@@ -29,6 +30,9 @@ bool disk_fault_flip(struct machine *machine);
 void disk_fault_stale(struct machine *machine);
 /* What is written to a block from now on has gone to another one of the machine. Counted as above. */
 void disk_fault_misdirect(struct machine *machine);
+
+/* After a clean stop: a queue lacks what was newest in it, or is gone. Counted when it comes to something. */
+void disk_fault_lose_queue(struct machine *machine);
 
 /* Entries that were damaged and are not whole again, or notes of vote and progress that are not: such a member may be mute, and needs the others. */
 bool disk_fault_left(struct machine *machine);

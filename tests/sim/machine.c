@@ -509,6 +509,7 @@ void machine_start(struct machine *machine)
         return;
     }
     metadata_trim_expired(&machine->broker);
+    machine->queue_lost = false;
     if (machine->disk.dead) {
         machine_died(machine);
         return;
@@ -718,6 +719,9 @@ static void on_stop_step(const struct world_event *event)
     machine->power_after_stop = false;
     if (power)
         machine_power_cut(machine);
+    if (clean && machine->loses_queue)
+        disk_fault_lose_queue(machine);
+    machine->loses_queue = false;
     if (!machine->keep_down)
         machine_start_at(machine, world.now + chance_between(10 * MS, 1 * SECOND));
 }

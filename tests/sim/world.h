@@ -51,6 +51,7 @@ enum chaos_kind {
     CHAOS_MEMBER_REMOVED,
     CHAOS_MEMBER_REPLACED,
     CHAOS_PREFERRED,
+    CHAOS_QUEUE_LOST, /* after a clean stop */
     CHAOS_KINDS
 };
 extern const char *const chaos_names[CHAOS_KINDS];

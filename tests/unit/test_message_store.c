@@ -1301,7 +1301,7 @@ START_TEST(many_queues)
     }
     dispatch_ok(0, 1500);
     ck_assert_uint_eq(sim.open_files, 0);
-    ck_assert_uint_le(sim.used_bytes, 1500 * 4096);
+    ck_assert_uint_le(sim.used_bytes, 1501 * 4096); /* and the page of the sums */
     restart(fake.end);
     ck_assert_int_eq(message_store_recovered_position(&store), fake.end);
     for (int i = 0; i < 1500; i += 7) {
@@ -1310,6 +1310,203 @@ START_TEST(many_queues)
     }
     message_store_reset_append_offsets(&store);
     ck_assert_int_eq(message_store_queue(&store, SLICE_LITERAL("topic-0"), 0, false, NULL)->append_offset, 1);
+}
+END_TEST
+
+/* ---- queues that lose their ends while the node is down ---- */
+
+#define LONG_QUEUE "/s/consumequeue/Z/3/"
+
+enum loss { LOSS_NEWEST_UNITS, LOSS_LAST_UNIT, LOSS_TRUNCATED, LOSS_LAST_FILE, LOSS_TWO_FILES, LOSS_OLDER_PAGE, LOSS_QUEUE, LOSS_TOPIC, LOSSES };
+
+static void lose_files(const char *dir, int keep)
+{
+    const char *path;
+    while ((path = sim_env_file(&sim, dir, (uint64_t)keep)) != NULL) {
+        char copy[200];
+        snprintf(copy, sizeof copy, "%s", path);
+        sim_env_remove(&sim, copy);
+    }
+}
+
+/* The long queue has units 0 to 2,299 in three files. */
+static void lose(enum loss loss)
+{
+    static const uint8_t zeros[20 * 1000];
+    struct env_file *file;
+
+    switch (loss) {
+    case LOSS_NEWEST_UNITS:
+        sim_env_put(&sim, LONG_QUEUE "00000000000000040000", 200 * 20, zeros, 100 * 20);
+        break;
+    case LOSS_LAST_UNIT:
+        sim_env_put(&sim, "/s/consumequeue/A/1/00000000000000000000", 2 * 20, zeros, 20);
+        break;
+    case LOSS_TRUNCATED:
+        ck_assert_int_eq(env_open(&sim.env, LONG_QUEUE "00000000000000040000", ENV_WRITE, &file), 0);
+        ck_assert_int_eq(sim.env.ops->truncate(&sim.env, file, 4096), 0);
+        env_close(&sim.env, file);
+        break;
+    case LOSS_LAST_FILE:
+        lose_files(LONG_QUEUE, 2);
+        break;
+    case LOSS_TWO_FILES:
+        lose_files(LONG_QUEUE, 1);
+        break;
+    case LOSS_OLDER_PAGE: /* what stood in it when the queue was shorter */
+        sim_env_put(&sim, LONG_QUEUE "00000000000000040000", 250 * 20, zeros, 50 * 20);
+        break;
+    case LOSS_QUEUE:
+        lose_files(LONG_QUEUE, 0);
+        ck_assert_int_eq(sim.env.ops->remove_dir(&sim.env, "/s/consumequeue/Z/3"), 0);
+        break;
+    default:
+        lose_files("/s/consumequeue/A/", 0);
+        for (int i = 0; i < 3; i++) {
+            char dir[40];
+            snprintf(dir, sizeof dir, "/s/consumequeue/A/%d", i);
+            sim.env.ops->remove_dir(&sim.env, dir);
+        }
+        ck_assert_int_eq(sim.env.ops->remove_dir(&sim.env, "/s/consumequeue/A"), 0);
+    }
+}
+
+static void note_sum(void)
+{
+    struct message_store_sync_job job;
+    message_store_sum_begin(&store, &job);
+    message_store_sum_run(&job);
+}
+
+/* Seen by a start, also when what was noted last is of an earlier or later position: everything is made anew, and nobody gets an offset twice. */
+START_TEST(lost_ends_are_seen)
+{
+    const enum loss loss = (enum loss)(_i / 4);
+    const bool power = (_i & 1) != 0, more = (_i & 2) != 0;
+    const char *topics[] = {"A", "A", "A", "Z"};
+
+    for (int64_t i = 0; i < 2300; i++) {
+        append_to_log((struct spec){"Z", 3, i, "TAGS\x01z", 1, 0, 1});
+        if (i % 800 < 3)
+            append_to_log((struct spec){"A", (int32_t)(i % 800), i / 800, "TAGS\x01" "a", 1, 0, 1});
+    }
+    const int count = fake.count;
+    dispatch_ok(0, 1000);
+    ck_assert_int_eq(message_store_sync(&store), 0);
+    dispatch_ok(1000, count);
+    ck_assert_int_eq(message_store_sync(&store), 0);
+    const int64_t position = fake.end;
+    if (more) { /* ... and what a start does not take for dispatched */
+        append_to_log((struct spec){"Z", 3, 2300, "", 1, 0, 1});
+        append_to_log((struct spec){"New", 0, 0, "", 1, 0, 1});
+        dispatch_ok(count, fake.count);
+        note_sum();
+    }
+    message_store_close(&store);
+    if (power) {
+        sim_env_power_cut(&sim);
+        sim_env_restart(&sim);
+    }
+    lose(loss);
+    open_store();
+    recover(position);
+    ck_assert_int_eq(message_store_recovered_position(&store), 0);
+    dispatch_ok(0, count);
+    for (int i = 0; i < 4; i++)
+        ck_assert_int_eq(message_store_max_offset(&store, slice_of_text(topics[i]), i), i < 3 ? 3 : 2300);
+    struct message_dispatch d;
+    struct consume_queue_unit unit;
+    for (int n = 0; n < count; n++) {
+        ck_assert_int_eq(message_dispatch_decode(record_of(n), &d), 0);
+        ck_assert(consume_queue_get(message_store_queue(&store, d.topic, d.queue_id, false, NULL), d.queue_offset, &unit));
+        ck_assert_int_eq(unit.physical_offset, fake.at[n]);
+    }
+    /* Noted again at once: a second loss is seen, too. */
+    note_sum();
+    message_store_close(&store);
+    lose(LOSS_LAST_FILE);
+    open_store();
+    recover(position);
+    ck_assert_int_eq(message_store_recovered_position(&store), 0);
+}
+END_TEST
+
+/* Queues come and go, the process is killed, the power fails: what is as it was noted is not made anew. */
+static int clean_rounds, compared_starts;
+
+static void has_files(void *any, struct consume_queue *queue)
+{
+    *(bool *)any = *(bool *)any || queue->files.count > 0;
+}
+
+static void is_no_loss(int64_t checkpoint)
+{
+    message_store_close(&store);
+    sim_env_restart(&sim);
+    open_store();
+    bool any = false; /* else all is made anew anyhow */
+    message_store_each_queue(&store, has_files, &any);
+    const struct queue_sum *then = queue_sums_newest(&store.sums, 0, checkpoint);
+    compared_starts += then != NULL && then->count > 0;
+    store.synced_position = checkpoint;
+    recover(checkpoint);
+    if (any)
+        ck_assert_msg(message_store_recovered_position(&store) == checkpoint, "round %d, position %lld: made anew from %lld on", clean_rounds,
+                      (long long)checkpoint, (long long)message_store_recovered_position(&store));
+    clean_rounds++;
+}
+
+START_TEST(what_is_whole_is_not_made_anew)
+{
+    static const char *const topics[] = {"T", "U", "V"};
+    int64_t offsets[3][2] = {{0}};
+    int deleted_at[400];
+    config.index_enable = false; /* it may have to be made anew */
+    for (int n = 0; n < 400; n++) {
+        int t = (int)sim_env_chance(&sim, 3), q = (int)sim_env_chance(&sim, 2);
+        deleted_at[n] = sim_env_chance(&sim, 12) == 0 ? (int)sim_env_chance(&sim, 3) : -1; /* in front of that message */
+        if (deleted_at[n] >= 0)
+            offsets[deleted_at[n]][0] = offsets[deleted_at[n]][1] = 0;
+        append_to_log((struct spec){topics[t], q, offsets[t][q]++, "", 1, 0, 1});
+    }
+    append_to_log((struct spec){"always", 0, 0, "", 1, 0, 1}); /* some queue is there at any time */
+    for (int round = 0; round < 600; round++) {
+        message_store_close(&store);
+        sim_env_restart(&sim);
+        sim_env_close(&sim);
+        sim_env_init(&sim, 100 + (uint64_t)round, NULL);
+        open_store();
+        recover(0);
+        int64_t checkpoint = 0;
+        int done = 0, starts = 0;
+        sim_env_kill_at(&sim, SIM_CHANGES, 1 + sim_env_chance(&sim, 120));
+        while (done < 400 && starts < 4) {
+            if (deleted_at[done] >= 0)
+                message_store_delete_topic(&store, slice_of_text(topics[deleted_at[done]]));
+            if (!sim.dead && dispatch(done) != 0)
+                ck_assert(sim.dead);
+            done++;
+            if (!sim.dead && sim_env_chance(&sim, 8) == 0) {
+                int64_t position = store.dispatched_offset;
+                if (sim_env_chance(&sim, 2) == 0)
+                    note_sum();
+                else
+                    message_store_sync(&store);
+                if (!sim.dead)
+                    checkpoint = position;
+            }
+            if (sim.dead || sim_env_chance(&sim, 100) == 0) {
+                is_no_loss(checkpoint);
+                done = first_at(message_store_recovered_position(&store));
+                starts++;
+                sim_env_kill_at(&sim, SIM_CHANGES, 1 + sim_env_chance(&sim, 120));
+            }
+        }
+    }
+    message_store_close(&store);
+    sim_env_restart(&sim);
+    open_store();
+    ck_assert_int_gt(compared_starts, clean_rounds / 3);
 }
 END_TEST
 
@@ -2178,6 +2375,8 @@ int main(void)
     tcase_add_test(tcase, cold_queues);
     tcase_add_test(tcase, few_mappings);
     tcase_add_test(tcase, many_queues);
+    tcase_add_loop_test(tcase, lost_ends_are_seen, 0, LOSSES * 4);
+    tcase_add_test(tcase, what_is_whole_is_not_made_anew);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("damage");
     tcase_set_timeout(tcase, 120);

@@ -18,6 +18,8 @@ enum damage {
     DAMAGE_QUEUE_TAIL,    /* a unit in the page in which a queue ends */
     DAMAGE_QUEUE_HEAD,    /* a queue's first unit, where it ends on its first page */
     DAMAGE_NO_INDEX,      /* the index's directory is gone */
+    DAMAGE_QUEUE_END,     /* the newest units of a queue are gone */
+    DAMAGE_NO_QUEUE,      /* a queue is gone */
     DAMAGE_INDEX_ENTRIES, /* in the middle of the file, seen on another boot only */
     DAMAGES
 };
@@ -37,7 +39,7 @@ static const char *index_path(struct group_node *node)
 
 static void spoil(struct group_node *node, enum damage damage)
 {
-    static const uint8_t zeros[3 * INDEX_ENTRY_SIZE];
+    static const uint8_t zeros[200];
     char path[100];
 
     switch (damage) {
@@ -55,13 +57,22 @@ static void spoil(struct group_node *node, enum damage damage)
         snprintf(path, sizeof path, QUEUE_FILE, 2);
         sim_env_put(&node->sim, path, 0, zeros, 20);
         break;
+    case DAMAGE_QUEUE_END:
+        snprintf(path, sizeof path, QUEUE_FILE, 1);
+        sim_env_put(&node->sim, path, 390 * 20, zeros, 10 * 20);
+        break;
+    case DAMAGE_NO_QUEUE:
+        snprintf(path, sizeof path, QUEUE_FILE, 3);
+        sim_env_remove(&node->sim, path);
+        ck_assert_int_eq(node->sim.env.ops->remove_dir(&node->sim.env, "/store/consumequeue/T/3"), 0);
+        break;
     case DAMAGE_NO_INDEX:
         snprintf(path, sizeof path, "%s", index_path(node));
         sim_env_remove(&node->sim, path);
         ck_assert_int_eq(node->sim.env.ops->remove_dir(&node->sim.env, INDEX_DIR), 0);
         break;
     default: /* 4,000 entries: halving looks at number 1,000 */
-        sim_env_put(&node->sim, index_path(node), INDEX_HEADER_SIZE + 1000 * INDEX_SLOT_SIZE + 999 * INDEX_ENTRY_SIZE, zeros, sizeof zeros);
+        sim_env_put(&node->sim, index_path(node), INDEX_HEADER_SIZE + 1000 * INDEX_SLOT_SIZE + 999 * INDEX_ENTRY_SIZE, zeros, 3 * INDEX_ENTRY_SIZE);
         break;
     }
 }
