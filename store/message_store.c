@@ -200,17 +200,38 @@ static int cut_queues(struct message_store *store, int64_t position, int64_t res
     return 0;
 }
 
-/* Do the queues hold what they held then? What was found of one that is damaged tells nothing: all of them are in doubt then. */
-static int compare_sums(struct message_store *store, int64_t position, int64_t log_min, bool damaged, bool *differ, struct error *error)
+/* Where a damaged queue ended is not known, but the others held the rest of the sum: is there an end, in the two files at which it is looked for, that makes it
+ * whole? */
+static bool is_the_rest(const struct queue_node *node, uint64_t count, uint64_t sum)
 {
+    const struct mapped_file_queue *files = &node->queue.files;
+    const int64_t to = (int64_t)(mapped_file_queue_end(files) / CONSUME_QUEUE_UNIT_SIZE), of_file = (int64_t)(files->file_size / CONSUME_QUEUE_UNIT_SIZE);
+
+    if (count == 0)
+        return sum == 0;
+    for (int64_t end = to > 2 * of_file ? to - 2 * of_file : 1; count == 1 && end <= to; end++) {
+        if (queue_sum_term(slice_of(node->topic, node->topic_size), node->queue.queue_id, end) == sum)
+            return true;
+    }
+    return false;
+}
+
+/* Do the queues hold what they held then? */
+static int compare_sums(struct message_store *store, int64_t position, int64_t log_min, bool *differ, struct error *error)
+{
+    const struct queue_node *damaged = NULL;
     const struct queue_sum *then = queue_sums_newest(&store->sums, log_min, position);
     struct queue_sums now = {0};
 
     *differ = false;
     if (then == NULL || SEEDED_BUG(SUMS_NOT_COMPARED))
         return 0;
-    for (struct queue_node *node = store->queues->head; node != NULL && !damaged; node = node->next) {
+    for (struct queue_node *node = store->queues->head; node != NULL; node = node->next) {
         struct mapped_file_window window;
+        if (node->damaged) {
+            damaged = node;
+            continue;
+        }
         consume_queue_begin_look(&node->queue, &window);
         queue_table_sum(&now, node, consume_queue_end_at(&node->queue, then->position));
         node->summed = 0;
@@ -218,9 +239,10 @@ static int compare_sums(struct message_store *store, int64_t position, int64_t l
         if (rv != 0)
             return rv;
     }
-    *differ = damaged || now.count != then->count || now.sum != then->sum;
-    if (damaged)
-        LOG_ERROR("%s: as a queue is damaged it is not known whether others lost messages, too: all queues are made anew from the log", store->queues->dir);
+    *differ = damaged != NULL ? !is_the_rest(damaged, then->count - now.count, then->sum - now.sum) : now.count != then->count || now.sum != then->sum;
+    if (*differ && damaged != NULL)
+        LOG_ERROR("%s: others than queue %s %d are damaged or lost messages, too: all queues are made anew from the log", store->queues->dir,
+                  damaged->queue.topic, (int)damaged->queue.queue_id);
     else if (now.count < then->count)
         LOG_ERROR("%s: at log position %lld there were %llu queues with messages, %llu of them are lost: all queues are made anew from the log",
                   store->queues->dir, (long long)then->position, (unsigned long long)then->count, (unsigned long long)(then->count - now.count));
@@ -260,7 +282,7 @@ int message_store_recover(struct message_store *store, int64_t position, struct 
             return rv;
         damaged = damaged || node->damaged;
     }
-    rv = compare_sums(store, position, log_min, damaged, &differ, error);
+    rv = compare_sums(store, position, log_min, &differ, error);
     if (rv != 0)
         return rv;
     if (!any || differ)

@@ -1431,6 +1431,41 @@ START_TEST(lost_ends_are_seen)
 }
 END_TEST
 
+/* One queue is damaged: only what it lacks is dispatched again, unless another one lost something. */
+START_TEST(damage_hides_no_lost_end)
+{
+    static const uint8_t zeros[20];
+    fill(1500);
+    dispatch_ok(0, 1500);
+    ck_assert_int_eq(message_store_sync(&store), 0);
+    const uint64_t near_end = (uint64_t)message_store_max_offset(&store, SLICE_LITERAL("B"), 5) - 3;
+    message_store_close(&store);
+    struct sim_copy *copy = sim_env_copy(&sim);
+    for (int i = 0; i < 3; i++) {
+        sim_env_put_back(&sim, copy);
+        sim_env_put(&sim, "/s/consumequeue/B/5/00000000000000000000", near_end * 20, zeros, 20);
+        if (i == 1)
+            sim_env_put(&sim, "/s/consumequeue/B/0/00000000000000000000", (near_end - 3) * 20, zeros, 20);
+        if (i == 2)
+            sim_env_remove(&sim, "/s/consumequeue/A/0/00000000000000000000");
+        open_store();
+        ck_assert_ptr_nonnull(queue_sums_newest(&store.sums, fake.end, fake.end));
+        recover(fake.end);
+        if (i == 0) {
+            ck_assert_int_lt(message_store_recovered_position(&store), fake.end);
+            ck_assert_int_gt(message_store_recovered_position(&store), fake.end / 2);
+        } else {
+            ck_assert_int_eq(message_store_recovered_position(&store), 0);
+        }
+        dispatch_ok(first_at(message_store_recovered_position(&store)), 1500);
+        check_all();
+        if (i < 2)
+            message_store_close(&store);
+    }
+    sim_env_copy_free(copy);
+}
+END_TEST
+
 /* Queues come and go, the process is killed, the power fails: what is as it was noted is not made anew. */
 static int clean_rounds, compared_starts;
 
@@ -2376,6 +2411,7 @@ int main(void)
     tcase_add_test(tcase, few_mappings);
     tcase_add_test(tcase, many_queues);
     tcase_add_loop_test(tcase, lost_ends_are_seen, 0, LOSSES * 4);
+    tcase_add_test(tcase, damage_hides_no_lost_end);
     tcase_add_test(tcase, what_is_whole_is_not_made_anew);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("damage");
