@@ -285,6 +285,7 @@ int message_store_recover(struct message_store *store, int64_t position, struct 
     rv = compare_sums(store, position, log_min, &differ, error);
     if (rv != 0)
         return rv;
+    store->lost_ends = differ;
     if (!any || differ)
         resume = log_min;
     if (store->index != NULL) {

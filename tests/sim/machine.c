@@ -509,6 +509,8 @@ void machine_start(struct machine *machine)
         return;
     }
     metadata_trim_expired(&machine->broker);
+    if (machine->broker.store.lost_ends && !machine->queue_lost)
+        violation(machine->id, "makes its queues anew, of which none lost anything");
     machine->queue_lost = false;
     if (machine->disk.dead) {
         machine_died(machine);
