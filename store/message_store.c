@@ -348,6 +348,7 @@ int message_store_recover(struct message_store *store, int64_t position, struct 
     /* Before anything is cut they are needed, in case the process dies; what is made anew from here on they know nothing of. */
     queue_sums_forget(&store->sums, store->env, table->dir, resume);
     store->sums.counted = true;
+    store->start_position = position;
     store->recovered_position = resume;
     store->dispatched_offset = resume;
     store->earliest_time_ms = -1;

@@ -85,6 +85,19 @@ static int place_unit(struct message_store *store, struct consume_queue *queue, 
         message_store_distrust(store, dispatch->topic, dispatch->queue_id, dispatch->queue_offset);
         return 0;
     }
+    /* The units from where dispatching began again should have been cut, and damaged ones hid them from the halving that looked for the place. They are all
+     * made anew by what is dispatched from here on. */
+    if (!repeated && dispatch->physical_offset < store->start_position && dispatch->queue_offset < queue->max_offset &&
+        dispatch->queue_offset < queue->appended_from && dispatch->queue_offset > queue->min_offset) {
+        const struct consume_queue_end end = {.offset = dispatch->queue_offset, .last_physical_offset = -1};
+        LOG_ERROR("queue %s %d: the unit at offset %lld is damaged, and units from there on are made anew", queue->topic, (int)queue->queue_id,
+                  (long long)dispatch->queue_offset);
+        if (consume_queue_cut(queue, &end, NULL) != 0)
+            return ERROR_IO;
+        *append = dispatch->queue_offset == queue->max_offset && dispatch->physical_offset >= queue->max_physical_offset;
+        if (*append)
+            return 0;
+    }
     /* Only the damaged last unit says that the queue reaches further in the log. */
     *append = dispatch->queue_offset == queue->max_offset && queue->max_offset > queue->min_offset && !consume_queue_trusts(queue, queue->max_offset - 1) &&
               !message_store_unit(store, queue, queue->max_offset - 1, &unit);

@@ -1856,6 +1856,37 @@ START_TEST(old_records_wait_for_who_reads_them_ahead)
 }
 END_TEST
 
+/* The queue seems to end behind units that are copies of earlier ones: the start begins again at what those name, finds units in its way, and makes them anew. */
+START_TEST(units_of_earlier_records_at_the_seeming_end)
+{
+    struct consume_queue_unit units[92] = {0}; /* the last ones stay zeros */
+    for (int64_t i = 0; i < 2 * CQ_UNITS + 700; i++) {
+        char properties[64];
+        snprintf(properties, sizeof properties, "UNIQ_KEY\x01U%d\x02TAGS\x01x", (int)i);
+        append_to_log((struct spec){"A", 0, i, properties, (uint32_t)(i % 50), 0, 1700000000000 + i});
+    }
+    dispatch_ok(0, fake.count);
+    ck_assert_int_eq(message_store_sync(&store), 0);
+    const int64_t from = 2 * CQ_UNITS - 28;
+    for (int64_t i = 0; i < 79; i++)
+        units[i] = unit_at("A", 0, from - 300 + i);
+    message_store_close(&store);
+    for (int64_t i = 0; i < 92; i++) {
+        uint8_t bytes[CONSUME_QUEUE_UNIT_SIZE];
+        char path[64];
+        int64_t file = (from + i) / CQ_UNITS * CQ_UNITS;
+        snprintf(path, sizeof path, "/s/consumequeue/A/0/%020lld", (long long)file * CONSUME_QUEUE_UNIT_SIZE);
+        consume_queue_encode(bytes, &units[i]);
+        sim_env_put(&sim, path, (uint64_t)(from + i - file) * CONSUME_QUEUE_UNIT_SIZE, bytes, sizeof bytes);
+    }
+    restart(fake.end);
+    ck_assert_int_lt(store.recovered_position, fake.at[from]);
+    ck_assert_int_eq(message_store_max_offset(&store, SLICE_LITERAL("A"), 0), fake.count);
+    ck_assert_uint_eq(compare(0, fake.count), 0);
+    check_all();
+}
+END_TEST
+
 /* One kind of damage somewhere in the files. */
 static void spoil_units(uint64_t bytes, struct damage_count *count)
 {
@@ -2425,6 +2456,7 @@ int main(void)
     tcase_add_test(tcase, other_delay_levels_are_no_damage);
     tcase_add_test(tcase, units_ahead_of_a_start_are_no_damage);
     tcase_add_test(tcase, old_records_wait_for_who_reads_them_ahead);
+    tcase_add_test(tcase, units_of_earlier_records_at_the_seeming_end);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("seeded damage");
     tcase_set_timeout(tcase, 3600);
