@@ -12,8 +12,7 @@
 #define HELLO_DEADLINE (5 * SECOND)
 #define BACKOFF_MIN (20 * MS)
 #define BACKOFF_MAX (500 * MS)
-#define RETRANSMIT (1 * SECOND)   /* of a packet that opens a connection */
-#define KNOCK (1 * SECOND)        /* without a connection: then those with lower numbers are dialled too */
+#define KNOCK (1 * SECOND) /* without a connection: then those with lower numbers are dialled too */
 #define YOUNG (200 * MS)
 #define KEEPALIVE_MIN (5 * SECOND) /* an end that sends nothing learns so late that the other machine is gone */
 #define KEEPALIVE_MAX (15 * SECOND)
@@ -416,7 +415,7 @@ static void on_dial(const struct world_event *event)
     }
     struct machine *other = world.machines[to];
     if (!reachable(machine->id, to) || !other->powered) {
-        plan_dial(machine, to, world.now + RETRANSMIT);
+        plan_dial(machine, to, world.now + NETWORK_RETRANSMIT_US);
         link->packet_lost = true;
         return;
     }

@@ -36,6 +36,9 @@ void network_members_changed(struct machine *machine);
 /* Something has arrived: handles one thing of a random connection. False: there is nothing. */
 bool network_handle_one(struct machine *machine);
 
+/* A packet that opens a connection is sent again after so long (us) when nobody said that it came. */
+#define NETWORK_RETRANSMIT_US 1000000ull
+
 /* ---- chaos ---- */
 void network_break(int a, int b);
 void network_delay(int a, int b, uint64_t us);

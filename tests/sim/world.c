@@ -290,6 +290,18 @@ static bool one_is_left_behind(void)
     return least < begin;
 }
 
+/* Will be started, but has no power yet. Whoever dials it before hears nothing, not even a refusal, and dials again only when two elections could be over; and
+ * the machine itself waits for as long for those with lower numbers to dial it. */
+static bool one_has_no_power_yet(void)
+{
+    for (int i = 1; i <= world.nodes; i++) {
+        const struct machine *machine = world.machines[i];
+        if (machine->deployed && !machine->powered && !machine->keep_down)
+            return true;
+    }
+    return false;
+}
+
 /* False: the run ends here, since nobody is there to help. */
 static bool expect_progress(const char *when)
 {
@@ -298,10 +310,15 @@ static bool expect_progress(const char *when)
      * it begins anew. */
     if ((world.changes_members || one_is_left_behind()) && within < 2 * PROGRESS_MAX)
         within = 2 * PROGRESS_MAX;
+    if (one_has_no_power_yet())
+        within += NETWORK_RETRANSMIT_US;
     uint64_t began = world.now;
     bool healthy = all_remember();
     acknowledged_before = workload_acknowledged();
-    if (world_run_while_not(progressed, world.now + within)) {
+    world.sends_wanted = true;
+    bool progress = world_run_while_not(progressed, world.now + within);
+    world.sends_wanted = false;
+    if (progress) {
         uint64_t half_seconds = (world.now - began) / (SECOND / 2);
         if (healthy)
             world.stats->progress[half_seconds < WORLD_PROGRESS_STEPS ? half_seconds : WORLD_PROGRESS_STEPS - 1]++;

@@ -141,6 +141,7 @@ struct world {
     bool trims; /* the log's beginning is deleted now and then */
     bool cut[WORLD_NODES_MAX + 1][WORLD_NODES_MAX + 1]; /* from, to */
     bool calm; /* no more faults */
+    bool sends_wanted; /* it is measured how long sends take */
 };
 extern struct world world;
 
