@@ -304,6 +304,18 @@ static void say_no_leader(const struct replica *replica, char *why, size_t size)
                  replica->options.group, up, voters, voters / 2 + 1);
 }
 
+static void say_somebody_missing(const struct replica *replica, char *why, size_t size)
+{
+    char known[32] = "";
+
+    if (replica->heard.term == UINT64_MAX)
+        snprintf(known, sizeof known, "unknown which");
+    else
+        snprintf(known, sizeof known, "%llu", (unsigned long long)replica->heard.term);
+    snprintf(why, size, "this node forgot what it had, and heard of a later time of group %s (term %s) than the members here know: one that knows it is missing; when it is "
+             "lost for good: mqbroker --force-new-group on another one (docs/group.md)", replica->options.group, known);
+}
+
 const char *replica_why_not(const struct replica *replica)
 {
     char *why = (char *)(uintptr_t)replica->why_not;
@@ -321,6 +333,8 @@ const char *replica_why_not(const struct replica *replica)
         snprintf(why, size, "this node was removed from group %s: to have it back, empty its directory and run mqadmin member add", replica->options.group);
     else if (replica->not_added && replica_is_stranger(replica))
         snprintf(why, size, "this node is no member of group %s yet: mqadmin member add", replica->options.group);
+    else if (replica->phase == REPLICA_WAITING && replica_misses_somebody(replica))
+        say_somebody_missing(replica, why, size);
     else if (replica->phase == REPLICA_WAITING)
         snprintf(why, size, "no leader yet: waiting for all %d members of group %s at their first start", replica_group_size(replica),
                  replica->options.group);
@@ -329,6 +343,8 @@ const char *replica_why_not(const struct replica *replica)
     else if (replica->phase == REPLICA_MUTE && replica_named_elsewhere(replica) != NULL)
         snprintf(why, size, "this node is catching up, and waits for members that know %s, which dLegerPeers names: if it has left the group, correct dLegerPeers "
                  "and restart this node", replica_named_elsewhere(replica));
+    else if (replica->phase == REPLICA_MUTE && replica_misses_somebody(replica))
+        say_somebody_missing(replica, why, size);
     else if (replica->phase == REPLICA_MUTE)
         snprintf(why, size, "this node is catching up with the group");
     else if (replica->votes.saving && replica->known_leader == 0)

@@ -9,6 +9,7 @@
 
 #include "dledger/bulk_fetch.h"
 #include "dledger/dledger_commit_log.h"
+#include "dledger/heard_file.h"
 #include "dledger/raft_driver.h"
 #include "store/compare.h"
 
@@ -197,7 +198,9 @@ struct replica {
 
     enum replica_phase phase;
     enum peer_mute mute_reason;
-    uint64_t heard_term; /* highest term that the others have told of in this run */
+    uint64_t heard_term; /* highest term that the others have told of in this run, or, while it forgot, in an earlier one */
+    struct heard_group heard;   /* on the disk: what it has heard since it forgot */
+    bool said_later;            /* that somebody who knows more is missing, once */
     uint64_t fetch_sent_us;
     uint64_t review_due_us; /* a first start found no room: tried again then, 0 = nothing */
     bool same_boot;

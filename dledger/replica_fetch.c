@@ -126,6 +126,13 @@ void replica_receive_fetched(struct replica *replica, uint64_t from, const struc
     /* Who led before our newest entries were made has been succeeded, whether it knows or not, and may lack what is committed here. */
     if (leaderless ? replica_leaderless(replica) != from : term < known_term(replica))
         return;
+    /* Its hello was of the time when it connected. */
+    if (term > replica->peers[from - 1].hello.term && !leaderless) {
+        replica->peers[from - 1].hello.term = term;
+        replica->heard_term = term > replica->heard_term ? term : replica->heard_term;
+        if (replica->mute_reason == PEER_MUTE_EMPTY && !replica_remember_heard(replica))
+            return; /* the timer asks again */
+    }
     if (what == 2) {
         bulk_fetch_begin(&replica->fetch);
         return;

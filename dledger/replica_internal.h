@@ -104,6 +104,11 @@ void replica_hurry(struct replica *replica);
 uint64_t replica_leaderless(const struct replica *replica);
 /* A term that nobody has heard of, above `least`: in that one no vote of ours was given, whatever we forgot. */
 uint64_t replica_unheard_term(const struct replica *replica, uint64_t least);
+/* This member forgot, and has heard of a later term or a later configuration of its group than are known to anybody who is here: somebody is missing, whether
+ * those who are here know it or not. */
+bool replica_misses_somebody(const struct replica *replica);
+/* While it forgot: what it has heard is on the disk on return. False: not now. */
+bool replica_remember_heard(struct replica *replica);
 /* As leader: what is known to be on the others' disks. */
 void replica_note_seen(struct replica *replica);
 void replica_note_seen_of(struct replica *replica, int place); /* of one member: its answer may come after the commit */

@@ -176,6 +176,65 @@ static struct heard hear_others(const struct replica *replica)
     return heard;
 }
 
+static uint64_t generation_of(uint64_t term)
+{
+    return term >> REPLICA_GENERATION_SHIFT;
+}
+
+static void add_heard(struct heard_group *heard, uint64_t term, raft_index configuration)
+{
+    /* In a group made anew by force indexes begin again behind that log's end. */
+    if (generation_of(term) > generation_of(heard->term))
+        heard->configuration = 0;
+    if (generation_of(term) >= generation_of(heard->term) && configuration > heard->configuration)
+        heard->configuration = configuration;
+    if (term > heard->term)
+        heard->term = term;
+}
+
+/* Adds what the others say who are here. */
+static void add_others(const struct replica *replica, struct heard_group *heard)
+{
+    for (int i = 0; i < replica->member_count; i++) {
+        const struct replica_peer *peer = &replica->peers[i];
+        if (replica_is_other(replica, i) && peer->connected)
+            add_heard(heard, peer->hello.term > peer->hello.last_term ? peer->hello.term : peer->hello.last_term, peer->hello.configuration_index);
+    }
+}
+
+bool replica_misses_somebody(const struct replica *replica)
+{
+    const struct heard_group *heard = &replica->heard;
+    struct heard_group here = {0};
+
+    if (heard->term == 0 || replica->options.force_start)
+        return false;
+    add_others(replica, &here);
+    add_heard(&here, replica->votes.term > replica->ledger.last_term ? replica->votes.term : replica->ledger.last_term, replica->configuration_index);
+    if (here.term < heard->term)
+        return true;
+    /* Of a configuration that was committed in class A a power cut may have left nothing. */
+    return replica->options.durability != DURABILITY_A && generation_of(here.term) == generation_of(heard->term) && here.configuration < heard->configuration;
+}
+
+bool replica_remember_heard(struct replica *replica)
+{
+    struct heard_group heard = replica->heard;
+    char path[512];
+    struct error error;
+
+    add_others(replica, &heard);
+    if (heard.term == replica->heard.term && heard.configuration == replica->heard.configuration)
+        return true;
+    replica_path(replica, "heard", path, sizeof path);
+    if (heard_file_save(&heard, replica->env, path, &error) != 0) {
+        LOG_ERROR("%s", error.message);
+        return false;
+    }
+    replica->heard = heard;
+    return true;
+}
+
 static bool is_majority(uint32_t some, uint32_t voters)
 {
     return __builtin_popcount(some & voters) > __builtin_popcount(voters) / 2;
@@ -209,7 +268,7 @@ uint64_t replica_leaderless(const struct replica *replica)
     /* What a power cut left is enough to vote with, but no more of us do than a majority needs, those with most of the log first: so the leader has the most
      * of what is left, and the others catch up with it. */
     uint32_t some = heard.running | (unclean ? heard.better : 0);
-    if (heard.missing > 0 || can_elect(replica, &heard, some))
+    if (heard.missing > 0 || can_elect(replica, &heard, some) || replica_misses_somebody(replica))
         return 0;
     /* They wait for a vote that their change needs, and it is not given with less than they have: by our log others may vote than do today, or we alone. So
      * it is where our log ends before the others came. */
@@ -288,7 +347,12 @@ void replica_review_members(struct replica *replica)
     if ((replica->phase != REPLICA_WAITING && replica->phase != REPLICA_MUTE) || replica->mute_reason == PEER_MUTE_DAMAGED)
         return;
     heard = hear_others(replica);
-    if (replica->phase == REPLICA_WAITING && heard.young + heard.missing < heard.others) {
+    bool old_group = heard.young + heard.missing < heard.others;
+    if (replica->mute_reason == PEER_MUTE_EMPTY && (replica->phase == REPLICA_MUTE || old_group) && !replica_remember_heard(replica)) {
+        replica->review_due_us = replica_now_us(replica) + REPLICA_REVIEW_RETRY_MS * 1000ull;
+        return;
+    }
+    if (replica->phase == REPLICA_WAITING && old_group) {
         replica->checkpoint.forgot = true; /* a restart on the way must not take what was fetched so far for all that was acknowledged */
         if (!replica_save_forgot(replica)) {
             replica->review_due_us = replica_now_us(replica) + REPLICA_REVIEW_RETRY_MS * 1000ull; /* nothing is fetched before */
@@ -299,6 +363,12 @@ void replica_review_members(struct replica *replica)
     }
     if (heard.missing > 0 && !SEEDED_BUG(EMPTY_ELECTS))
         return; /* whoever is missing may know more */
+    if (replica_misses_somebody(replica) && !SEEDED_BUG(EMPTY_ELECTS)) {
+        if (!replica->said_later)
+            LOG_WARN("%s", replica_why_not(replica));
+        replica->said_later = true;
+        return;
+    }
     if (replica->phase == REPLICA_WAITING && heard.at_odds > 0 && !replica->said_at_odds) {
         replica->said_at_odds = true;
         LOG_WARN("all members are empty, and their dLegerPeers name different ones: there is no first start before they name the same");

@@ -205,6 +205,12 @@ int replica_open(struct replica *replica, struct env *env, const struct dledger_
     rv = vote_file_open(&replica->votes, env, path, error);
     if (rv != 0)
         goto close_ledger;
+    replica_path(replica, "heard", path, sizeof path);
+    rv = heard_file_load(&replica->heard, env, path, error);
+    if (rv != 0)
+        goto close_votes;
+    if (replica->heard.term != UINT64_MAX)
+        replica->heard_term = replica->heard.term;
     /* In class B too: it may have acknowledged them. And without a checkpoint damage at the end of the log cannot be told from a torn write. */
     if (recovery.lost || (!replica->checkpoint.present && replica_has_others(replica) && replica_took_part(replica)))
         replica->checkpoint.forgot = true;

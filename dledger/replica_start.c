@@ -403,7 +403,7 @@ int replica_begin(struct replica *replica, struct error *error)
     if (replica->ledger.last_index < 0 || (size == 1 && replica->ledger.last_index == 0 && !replica->votes.existed)) {
         replica->phase = REPLICA_WAITING;
         replica->mute_reason = PEER_MUTE_EMPTY;
-        if (size == 1)
+        if (size == 1 && !replica_misses_somebody(replica))
             rv = replica_bootstrap(replica, error);
     } else if (size > 1 && !replica->options.force_start && !SEEDED_BUG(NEVER_MUTE) && (!replica->votes.existed || replica->votes.doubtful || replica->votes.term < replica->ledger.last_term)) {
         replica->phase = REPLICA_MUTE;

@@ -184,7 +184,7 @@ static struct dledger_options options_of(const struct group_node *node)
     static const char five[] = "n0-127.0.0.1:1;n1-127.0.0.1:2;n2-127.0.0.1:3;n3-127.0.0.1:4;n4-127.0.0.1:5";
     static char ids[GROUP_NODES_MAX][3] = {"n0", "n1", "n2", "n3", "n4"};
     return (struct dledger_options){
-        .cluster = "C", .group = "g", .self_id = ids[node->id - 1], .peers = group.alone ? NULL : group.size == GROUP_NODES ? three : five, .dir = ROOT, .segment_size = group.segment_size,
+        .cluster = "C", .group = "g", .self_id = ids[node->id - 1], .peers = group.alone ? NULL : group.peers != NULL ? group.peers : group.size == GROUP_NODES ? three : five, .dir = ROOT, .segment_size = group.segment_size,
         .index_file_size = 1u << 20, .durability = group.durability, .election_timeout_ms = 300, .heartbeat_ms = 50, .max_wait_ms = 2500,
         .scrub_bytes_per_second = group.scrub_bytes_per_second, .scrub_interval_s = 1,
         .fetch_bytes_per_second = group.fetch_bytes_per_second,

@@ -58,6 +58,7 @@ struct group {
     uint64_t fetch_bytes_per_second;
     uint64_t scrub_bytes_per_second; /* 0: nobody scrubs */
     bool alone; /* member 1 is a group of one */
+    const char *peers; /* dLegerPeers of those that come up, NULL: all members */
     bool keyed; /* each message has a key */
     const char *preferred_leaders;
     /* Set: called for every message on its way; false drops it. */

@@ -234,6 +234,96 @@ START_TEST(test_log_ends_before_the_others_came)
 }
 END_TEST
 
+/* It was added without a vote to a group that another one leads by now, heard of that, and lost all that it had fetched in a power cut. Its dLegerPeers names only
+ * one that lags, by whose log it is the only voter. With that one it begins nothing (0), not even when that one knows the term from the leader (1); when the leader
+ * is there it goes on (2). */
+START_TEST(test_remembers_of_whom_it_heard)
+{
+    struct group_node *node = &group.nodes[1];
+    struct replica *replica = &node->replica;
+    struct raft_configuration early;
+    struct raft_buffer encoded;
+    struct peer_hello hello;
+
+    group.peers = "n0-127.0.0.1:1;n1-127.0.0.1:2";
+    group_up(node);
+    say_as_running(replica, 3, 9, 311, 203, 3, &hello);
+    hear(replica, &hello);
+    ck_assert_int_eq(replica->phase, REPLICA_MUTE);
+    group_power_cut(node);
+
+    for (int start = 0; start < 2; start++) {
+        group_up(node);
+        ck_assert_int_eq(replica->ledger.last_index, -1);
+        raft_configuration_init(&early);
+        ck_assert_int_eq(raft_configuration_add(&early, 1, "n0-127.0.0.1:1", RAFT_VOTER), 0);
+        ck_assert_int_eq(raft_configuration_add(&early, 2, "n1-127.0.0.1:2", RAFT_STANDBY), 0);
+        ck_assert_int_eq(raft_configuration_encode(&early, &encoded), 0);
+        raft_configuration_close(&early);
+        say_as_running(replica, 2, 3, 29, 2, 2, &hello);
+        memcpy(hello.configuration, encoded.base, encoded.len);
+        hello.configuration_size = (uint32_t)encoded.len;
+        raft_free(encoded.base);
+        hello.voters = 1;
+        hello.term = _i == 0 ? 3 : 9;
+        hear(replica, &hello);
+        group_steps(20);
+        ck_assert_int_eq(replica->phase, REPLICA_MUTE);
+        ck_assert_uint_eq(replica_leaderless(replica), 0);
+        ck_assert_ptr_nonnull(strstr(replica_why_not(replica), "(term 9)"));
+        ck_assert_ptr_nonnull(strstr(replica_why_not(replica), "--force-new-group"));
+        if (_i == 2) {
+            say_as_running(replica, 3, 9, 311, 203, 3, &hello);
+            hear(replica, &hello);
+            ck_assert_ptr_null(strstr(replica_why_not(replica), "(term 9)"));
+        }
+        if (start == 0)
+            group_kill(node);
+    }
+}
+END_TEST
+
+/* Whatever call its process dies in (0), or its machine (1), the file says the one or the other. */
+START_TEST(test_heard_file)
+{
+    static struct sim_env sim;
+    const char *path = "/d/heard";
+    struct heard_group heard;
+    struct error error;
+    uint64_t before = 0;
+    bool whole = false;
+
+    sim_env_init(&sim, 1, NULL);
+    ck_assert_int_eq(heard_file_load(&heard, &sim.env, path, &error), 0);
+    ck_assert_uint_eq(heard.term, 0);
+    for (uint64_t call = 1; !whole; call++) {
+        ck_assert_uint_lt(call, 100);
+        heard = (struct heard_group){.term = 100 + call, .configuration = 200 + call};
+        sim_env_kill_at(&sim, SIM_CHANGES, call);
+        whole = heard_file_save(&heard, &sim.env, path, &error) == 0;
+        if (_i == 0)
+            sim_env_kill(&sim);
+        else
+            sim_env_power_cut(&sim);
+        sim_env_restart(&sim);
+        ck_assert_int_eq(heard_file_load(&heard, &sim.env, path, &error), 0);
+        ck_assert(heard.term == before || heard.term == 100 + call);
+        ck_assert(!whole || heard.term == 100 + call);
+        ck_assert_uint_eq(heard.configuration, heard.term == 0 ? 0 : heard.term + 100);
+        before = heard.term;
+    }
+    /* Damage is not taken for a group of which nothing was heard. */
+    ck_assert_int_eq(sim.env.ops->rename(&sim.env, path, "/d/heard.bak"), 0);
+    struct env_file *file;
+    ck_assert_int_eq(env_open(&sim.env, "/d/heard.bak", ENV_WRITE, &file), 0);
+    ck_assert_int_eq(env_write(&sim.env, file, "x", 1, 10), 0);
+    env_close(&sim.env, file);
+    ck_assert_int_eq(heard_file_load(&heard, &sim.env, path, &error), 0);
+    ck_assert_uint_eq(heard.term, UINT64_MAX);
+    sim_env_close(&sim);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("replica_joining");
@@ -248,6 +338,8 @@ int main(void)
     tcase_add_test(tcase, test_checkpoint_knows_the_change);
     tcase_add_loop_test(tcase, test_log_ends_before_the_others_came, 0, 2);
     tcase_add_test(tcase, test_fetches_nothing_before_it_is_known_to_forget);
+    tcase_add_loop_test(tcase, test_remembers_of_whom_it_heard, 0, 3);
+    tcase_add_loop_test(tcase, test_heard_file, 0, 2);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
