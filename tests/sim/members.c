@@ -151,7 +151,7 @@ void members_name(struct machine *machine, bool all)
         return;
     for (int i = 1; i <= world.nodes; i++) {
         const struct machine *other = world.machines[i];
-        if (i == machine->id || (checker_belongs(i) && (all || (other->ran && chance_of(700)))))
+        if (i == machine->id || checker_votes(i) || (checker_belongs(i) && (all || (other->ran && chance_of(700)))))
             named |= (uint8_t)(1u << (i - 1));
     }
     if (named == 1u << (machine->id - 1)) {
