@@ -312,8 +312,8 @@ static void say_somebody_missing(const struct replica *replica, char *why, size_
         snprintf(known, sizeof known, "unknown which");
     else
         snprintf(known, sizeof known, "%llu", (unsigned long long)replica->heard.term);
-    snprintf(why, size, "this node forgot what it had, and heard of a later time of group %s (term %s) than the members here know: one that knows it is missing; when it is "
-             "lost for good: mqbroker --force-new-group on another one (docs/group.md)", replica->options.group, known);
+    snprintf(why, size, "this node forgot what it had, and heard of a later time of group %s (term %s) than the members here know: one that knows it is "
+             "missing; when it is lost for good: mqbroker --force-new-group on another one (docs/group.md)", replica->options.group, known);
 }
 
 const char *replica_why_not(const struct replica *replica)
