@@ -363,6 +363,7 @@ int replica_start(struct replica *replica, struct message_store *store, struct e
             rv = replica_know_members(replica, known, false, error);
         if (rv != 0 && !replica_must_repair(replica))
             return rv;
+        rv = 0; /* who belongs to the group may be what is damaged */
         if (replica->phase == REPLICA_REMOVED)
             return 0;
         /* That there are others the log alone told. */

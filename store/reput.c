@@ -62,6 +62,14 @@ struct consume_queue_unit message_store_unit_of(const struct message_store *stor
     return unit_of(store, slice_equal_text(dispatch->topic, QUEUE_TABLE_SCHEDULE_TOPIC), dispatch);
 }
 
+/* All is made anew from where the log begins, and what the queue lost were units of messages that are no longer in the log too: it begins with this one. */
+static bool lost_what_is_expired(const struct message_store *store, const struct consume_queue *queue, const struct message_dispatch *dispatch)
+{
+    int64_t log_min = store->log.min_offset(store->log.context);
+    return dispatch->physical_offset < store->start_position && store->recovered_position <= log_min && dispatch->queue_offset > queue->max_offset &&
+           queue->max_offset == queue->appended_from && queue->max_physical_offset <= log_min;
+}
+
 /* The unit must be the next one. Only while dispatching is being repeated after a start may it be the very one that is there, or one of a
  * topic that was deleted later on and made anew: then all that the queue holds lies behind it. Or a damaged unit stands there: that is for the scrub, which
  * knows of which topic a record is. */
@@ -74,6 +82,8 @@ static int place_unit(struct message_store *store, struct consume_queue *queue, 
         return 0;
     if (queue->files.count == 0)
         return 0;
+    if (lost_what_is_expired(store, queue, dispatch))
+        return consume_queue_truncate(queue, 0, NULL);
     *append = false;
     if (consume_queue_get_any(queue, dispatch->queue_offset, &unit) && unit.physical_offset == dispatch->physical_offset &&
         unit.size == (int32_t)dispatch->size)

@@ -605,6 +605,7 @@ void machine_keep_copy(struct machine *machine)
     sim_env_copy_free(machine->old_copy);
     machine->old_copy = sim_env_copy(&machine->disk);
     machine->old_vouched = machine->vouched;
+    machine->old_queue_lost = machine->queue_lost;
     machine->old_alone = checker_one_votes_since(machine->vouched);
     memcpy(machine->old_damaged, machine->damaged, sizeof machine->damaged);
     machine->old_damaged_count = machine->damaged_count;
@@ -618,6 +619,7 @@ void machine_put_copy_back(struct machine *machine)
     checker_put_back(machine);
     disk_fault_forget(machine);
     machine->vouched = machine->old_vouched;
+    machine->queue_lost = machine->old_queue_lost;
     memcpy(machine->damaged, machine->old_damaged, sizeof machine->damaged);
     machine->damaged_count = machine->old_damaged_count;
     machine->notes_damaged = true;

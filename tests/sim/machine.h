@@ -78,6 +78,7 @@ struct machine {
     uint64_t notes_damaged_at; /* in saves */
     bool loses_queue;         /* when it has stopped cleanly */
     bool queue_lost;          /* it has, and no start has looked yet */
+    bool old_queue_lost;      /* ... when the copy was kept */
     uint64_t had_term, had_last; /* before an old copy of its disk was put back */
     uint64_t saves;           /* checkpoints that are durable */
     uint64_t vouched;         /* entries up to here are committed: a durable checkpoint says so */

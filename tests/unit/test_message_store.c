@@ -1431,6 +1431,32 @@ START_TEST(lost_ends_are_seen)
 }
 END_TEST
 
+/* What was lost reaches back before where the log begins: the queue begins with the first message that the log still has. */
+START_TEST(lost_ends_reach_back_before_the_log)
+{
+    static const uint8_t zeros[20 * 1000];
+    fill(1500);
+    dispatch_ok(0, 1500);
+    fake.min = fake.at[900] - 48;
+    ck_assert_int_eq(message_store_trim(&store, fake.min), 0);
+    ck_assert_int_eq(message_store_sync(&store), 0);
+    const int64_t max = message_store_max_offset(&store, SLICE_LITERAL("B"), 5), min = message_store_min_offset(&store, SLICE_LITERAL("B"), 5);
+    ck_assert_int_gt(min, 10);
+    ck_assert_int_lt(max, 1000);
+    message_store_close(&store);
+    sim_env_put(&sim, "/s/consumequeue/B/5/00000000000000000000", (uint64_t)(min - 5) * 20, zeros, (size_t)(max - min + 5) * 20);
+    open_store();
+    recover(fake.end);
+    ck_assert_int_eq(message_store_recovered_position(&store), fake.min);
+    dispatch_ok(first_at(fake.min), 1500);
+    ck_assert_int_eq(message_store_max_offset(&store, SLICE_LITERAL("B"), 5), max);
+    ck_assert_int_eq(message_store_min_offset(&store, SLICE_LITERAL("B"), 5), min);
+    ck_assert_int_eq(get("B", 5, min, 32, NULL), GET_MESSAGE_FOUND);
+    ck_assert_int_eq(result.items[0].queue_offset, min);
+    ck_assert_int_eq(get("B", 5, min - 1, 32, NULL), GET_MESSAGE_OFFSET_TOO_SMALL);
+}
+END_TEST
+
 /* One queue is damaged: only what it lacks is dispatched again, unless another one lost something. */
 START_TEST(damage_hides_no_lost_end)
 {
@@ -2466,6 +2492,7 @@ int main(void)
     tcase_add_test(tcase, few_mappings);
     tcase_add_test(tcase, many_queues);
     tcase_add_loop_test(tcase, lost_ends_are_seen, 0, LOSSES * 4);
+    tcase_add_test(tcase, lost_ends_reach_back_before_the_log);
     tcase_add_test(tcase, damage_hides_no_lost_end);
     tcase_add_test(tcase, what_is_whole_is_not_made_anew);
     suite_add_tcase(suite, tcase);
