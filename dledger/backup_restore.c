@@ -368,7 +368,7 @@ static int stop_at_one(void *argument, const char *name, bool is_dir)
 /* Moves the folder to where a fetched log would be. */
 static int take(struct restore *restore)
 {
-    static const char *const had[] = {"data", "install", "vote", "checkpoint"};
+    static const char *const had[] = {"data", "install", "vote", "checkpoint", "heard"};
     char path[PATH_MAX];
     for (size_t i = 0; i < sizeof had / sizeof *had; i++) {
         snprintf(path, sizeof path, "%s/%s", restore->dir, had[i]);

@@ -167,6 +167,8 @@ int new_group_force(struct env *env, const struct dledger_options *options, stru
     rv = check(replica, error);
     uint64_t last_index = (uint64_t)replica->ledger.last_index, last_term = replica->ledger.last_term;
     uint64_t newest = replica->votes.term > last_term ? replica->votes.term : last_term;
+    if (replica->heard.term != UINT64_MAX && replica->heard.term > newest)
+        newest = replica->heard.term;
     uint64_t term = ((newest >> REPLICA_GENERATION_SHIFT) + 1) << REPLICA_GENERATION_SHIFT;
     if (rv == 0)
         rv = vote_file_save(&replica->votes, term, replica->id, error);

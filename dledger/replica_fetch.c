@@ -130,9 +130,9 @@ void replica_receive_fetched(struct replica *replica, uint64_t from, const struc
     if (term > replica->peers[from - 1].hello.term && !leaderless) {
         replica->peers[from - 1].hello.term = term;
         replica->heard_term = term > replica->heard_term ? term : replica->heard_term;
-        if (replica->mute_reason == PEER_MUTE_EMPTY && !replica_remember_heard(replica))
-            return; /* the timer asks again */
     }
+    if (!replica_remember_heard(replica))
+        return; /* the timer asks again */
     if (what == 2) {
         bulk_fetch_begin(&replica->fetch);
         return;

@@ -109,6 +109,8 @@ uint64_t replica_unheard_term(const struct replica *replica, uint64_t least);
 bool replica_misses_somebody(const struct replica *replica);
 /* While it forgot: what it has heard is on the disk on return. False: not now. */
 bool replica_remember_heard(struct replica *replica);
+/* It votes again: log and vote file say more. */
+void replica_forget_heard(struct replica *replica);
 /* As leader: what is known to be on the others' disks. */
 void replica_note_seen(struct replica *replica);
 void replica_note_seen_of(struct replica *replica, int place); /* of one member: its answer may come after the commit */

@@ -9,6 +9,7 @@
 #include "dledger/peer_version.h"
 #include "store/log_sink.h"
 #include "store/seeded_bug.h"
+#include "store/state_file.h"
 
 /* In a set of members. */
 static uint32_t bit_of(int place)
@@ -223,6 +224,9 @@ bool replica_remember_heard(struct replica *replica)
     char path[512];
     struct error error;
 
+    /* Whoever lost no more than its vote has a log that tells. */
+    if (replica->mute_reason != PEER_MUTE_EMPTY || replica->only_vote_lost)
+        return true;
     add_others(replica, &heard);
     if (heard.term == replica->heard.term && heard.configuration == replica->heard.configuration)
         return true;
@@ -233,6 +237,19 @@ bool replica_remember_heard(struct replica *replica)
     }
     replica->heard = heard;
     return true;
+}
+
+void replica_forget_heard(struct replica *replica)
+{
+    char path[512];
+    struct error error;
+
+    if (replica->heard.term == 0)
+        return;
+    replica_path(replica, "heard", path, sizeof path);
+    if (state_file_remove(replica->env, path, &error) != 0)
+        LOG_WARN("%s", error.message);
+    replica->heard = (struct heard_group){0};
 }
 
 static bool is_majority(uint32_t some, uint32_t voters)
@@ -348,7 +365,7 @@ void replica_review_members(struct replica *replica)
         return;
     heard = hear_others(replica);
     bool old_group = heard.young + heard.missing < heard.others;
-    if (replica->mute_reason == PEER_MUTE_EMPTY && (replica->phase == REPLICA_MUTE || old_group) && !replica_remember_heard(replica)) {
+    if ((replica->phase == REPLICA_MUTE || old_group) && !replica_remember_heard(replica)) {
         replica->review_due_us = replica_now_us(replica) + REPLICA_REVIEW_RETRY_MS * 1000ull;
         return;
     }

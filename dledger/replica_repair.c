@@ -44,7 +44,14 @@ static void begin_when_whole(struct replica *replica)
         return;
     if (replica->ledger.hole_count == 0)
         LOG_INFO("the log is whole again: %llu entries were fetched", (unsigned long long)replica->repaired_entries);
-    if (replica_begin(replica, &error) != 0) {
+    /* Who belongs to the group may be what was damaged. */
+    raft_index known = replica->known_committed < 0 ? 1 : (raft_index)(replica->known_committed + 1);
+    int rv = replica_find_configuration(replica, known, &error);
+    if (rv == 0)
+        rv = replica_know_members(replica, known, false, &error);
+    if (rv == 0 && replica->phase != REPLICA_REMOVED)
+        rv = replica_begin(replica, &error);
+    if (rv != 0) {
         replica_fail(replica, &error);
         return;
     }

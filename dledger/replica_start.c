@@ -114,6 +114,7 @@ int replica_start_driver(struct replica *replica, raft_index committed, struct e
         replica->checkpoint.forgot = false;
         replica_save_forgot(replica);
     }
+    replica_forget_heard(replica);
     raft_driver_persisted(&replica->driver, raft_driver_last(&replica->driver));
     replica->io.hello_changed(replica->io.context);
     return 0;

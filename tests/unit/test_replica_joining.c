@@ -312,15 +312,52 @@ START_TEST(test_heard_file)
         ck_assert_uint_eq(heard.configuration, heard.term == 0 ? 0 : heard.term + 100);
         before = heard.term;
     }
-    /* Damage is not taken for a group of which nothing was heard. */
-    ck_assert_int_eq(sim.env.ops->rename(&sim.env, path, "/d/heard.bak"), 0);
-    struct env_file *file;
-    ck_assert_int_eq(env_open(&sim.env, "/d/heard.bak", ENV_WRITE, &file), 0);
-    ck_assert_int_eq(env_write(&sim.env, file, "x", 1, 10), 0);
-    env_close(&sim.env, file);
+    /* Damage is not taken for a group of which nothing was heard, nor for what was heard before. */
+    sim_env_corrupt(&sim, path, 10, 1);
+    ck_assert_int_eq(heard_file_load(&heard, &sim.env, path, &error), 0);
+    ck_assert_uint_eq(heard.term, UINT64_MAX);
+    sim_env_remove(&sim, path); /* a save that did not come to its end: the one before counts */
+    ck_assert_int_eq(heard_file_load(&heard, &sim.env, path, &error), 0);
+    ck_assert(heard.term > 100 && heard.term < before);
+    sim_env_corrupt(&sim, "/d/heard.bak", 10, 1);
     ck_assert_int_eq(heard_file_load(&heard, &sim.env, path, &error), 0);
     ck_assert_uint_eq(heard.term, UINT64_MAX);
     sim_env_close(&sim);
+}
+END_TEST
+
+static bool without_fetched(uint64_t from, uint64_t to, const struct peer_message *message)
+{
+    (void)from, (void)to;
+    return message->type != PEER_FETCH_RESULT;
+}
+
+/* Nothing is taken from a leader before the disk says that it was heard of; once it has caught up, its log and vote file say more than that file. */
+START_TEST(test_heard_is_kept_until_caught_up)
+{
+    struct group_node *node = &group.nodes[3];
+    char path[200];
+    uint64_t size;
+
+    group_all_up();
+    group_wait_leader(2000);
+    for (int i = 0; i < 20; i++)
+        group_must_send(group_leader(), i);
+    group_kill(node);
+    group_wipe(node);
+    group_up(node);
+    snprintf(path, sizeof path, "%s", group_file(node, "heard"));
+    group.passes = without_fetched;
+    group_steps(100);
+    ck_assert_int_eq(node->replica.phase, REPLICA_MUTE);
+    ck_assert_ptr_nonnull(sim_env_bytes(&node->sim, path, &size));
+    ck_assert_uint_ge(node->replica.heard.term, group_leader()->replica.ledger.last_term);
+    group.passes = NULL;
+    for (int i = 0; i < 3000 && node->replica.phase != REPLICA_RUNNING; i++)
+        group_step();
+    ck_assert_int_eq(node->replica.phase, REPLICA_RUNNING);
+    ck_assert_ptr_null(sim_env_bytes(&node->sim, path, &size));
+    ck_assert_uint_eq(node->replica.heard.term, 0);
 }
 END_TEST
 
@@ -340,6 +377,7 @@ int main(void)
     tcase_add_test(tcase, test_fetches_nothing_before_it_is_known_to_forget);
     tcase_add_loop_test(tcase, test_remembers_of_whom_it_heard, 0, 3);
     tcase_add_loop_test(tcase, test_heard_file, 0, 2);
+    tcase_add_test(tcase, test_heard_is_kept_until_caught_up);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
