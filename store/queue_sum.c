@@ -164,6 +164,7 @@ void queue_sums_void(struct queue_sums *sums, struct env *env, const char *dir)
         return;
     sums->mark = env_random(env) | 1;
     sums->mark_used = false;
+    sums->mark_unsynced = true;
     write_mark(sums, env, dir);
 }
 
@@ -177,7 +178,8 @@ struct queue_sum queue_sums_take(struct queue_sums *sums, struct env *env, const
     if (before->position == position && before->count == sums->count && before->sum == sums->sum && before->mark == sums->mark)
         return (struct queue_sum){0};
     uint32_t slot = (durable ? DURABLE_SLOT : 0) + (sums->turn[durable]++ & 1);
-    sums->taken[durable] = (struct queue_sum){.position = position, .count = sums->count, .sum = sums->sum, .mark = sums->mark, .slot = slot};
+    sums->taken[durable] = (struct queue_sum){.position = position, .count = sums->count, .sum = sums->sum, .mark = sums->mark, .slot = slot, .sync = sums->mark_unsynced};
+    sums->mark_unsynced = false;
     return sums->taken[durable];
 }
 
@@ -193,7 +195,7 @@ int queue_sum_save(const struct queue_sum *sum, struct env *env, const char *dir
     int rv = open_file(env, dir, ENV_WRITE, path, &file);
     if (rv == 0) {
         rv = env_write(env, file, slot, sizeof slot, (uint64_t)(sum->slot + 1) * SECTOR);
-        if (rv == 0 && durable)
+        if (rv == 0 && (durable || sum->sync))
             rv = env_sync(env, file);
         env_close(env, file);
     }

@@ -23,11 +23,13 @@ struct queue_sum {
     uint64_t sum;     /* of queue_sum_term() of each */
     uint64_t mark;
     uint32_t slot;    /* where it stands in the file */
+    bool sync;        /* the mark has to be durable: what was removed before it may be */
 };
 
 struct queue_sums {
     uint64_t mark;       /* sums with another one say nothing */
     bool mark_unwritten; /* the file has another one */
+    bool mark_unsynced;  /* ... on the disk */
     bool mark_used;      /* a sum with it was made */
     struct queue_sum found[QUEUE_SUM_SLOTS]; /* in the file, when it was read */
     uint32_t turn[2];    /* which slot is next: of sums, of durable sums */
@@ -46,11 +48,11 @@ void queue_sums_load(struct queue_sums *sums, struct env *env, const char *dir);
 const struct queue_sum *queue_sums_newest(const struct queue_sums *sums, int64_t from, int64_t to);
 /* At a start: those behind the position are forgotten, or all of them. Waits for the disk. */
 void queue_sums_forget(struct queue_sums *sums, struct env *env, const char *dir, int64_t behind);
-/* The queues are about to change: no sum that was made until now is believed any more. Does not wait for the disk. */
+/* The queues are about to change: no sum that was made until now is believed any more. Does not wait for the disk: the next save does. */
 void queue_sums_void(struct queue_sums *sums, struct env *env, const char *dir);
 /* The sum of the queues as they are counted, to be saved; says nothing when the one before said the same. */
 struct queue_sum queue_sums_take(struct queue_sums *sums, struct env *env, const char *dir, int64_t position, bool durable);
-/* Any thread, one at a time. durable: waits for the disk. 0 or -errno: a start compares with an older one, or with none. */
+/* Any thread, one at a time. durable, or where the mark asks for it: waits for the disk. 0 or -errno: a start compares with an older one, or with none. */
 int queue_sum_save(const struct queue_sum *sum, struct env *env, const char *dir, bool durable);
 
 #endif

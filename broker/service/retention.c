@@ -20,7 +20,7 @@
 #define HOUR_MS 3600000ll
 #define TOLD_AGAIN_MS 60000ll
 #define LOOKED_MAX 64 /* messages behind the one that is nearest in time */
-#define FIRST_READS_MAX 500u /* queues whose first unit, and maybe its record, is read in a look; the others have their turn later */
+#define FIRST_READS_MAX 100u /* queues whose first unit, and maybe its record, is read in a look; the others have their turn later */
 
 struct retention {
     struct broker *broker;
@@ -269,14 +269,21 @@ struct first_message {
     bool all_known;
 };
 
-static void note_first(void *argument, struct consume_queue *queue)
+/* -1: not known yet. Finding it out may wait for the disk, so no look does so for many queues; it is remembered. */
+static int64_t first_of(struct first_message *first, struct consume_queue *queue)
 {
-    struct first_message *first = argument;
     int64_t at = message_store_first_physical(first->store, queue, false);
     if (at < 0 && first->reads > 0) {
         first->reads--;
         at = message_store_first_physical(first->store, queue, true);
     }
+    return at;
+}
+
+static void note_first(void *argument, struct consume_queue *queue)
+{
+    struct first_message *first = argument;
+    int64_t at = first_of(first, queue);
     first->all_known = first->all_known && at >= 0;
     if (at >= 0 && at < first->position)
         first->position = at;
@@ -286,6 +293,7 @@ static void note_first(void *argument, struct consume_queue *queue)
  * remains a segment goes before that. */
 static uint64_t heed_topics(struct broker *broker, uint64_t old, uint64_t begin, uint64_t last)
 {
+    struct first_message first = {.store = &broker->store, .position = INT64_MAX, .reads = FIRST_READS_MAX, .all_known = true};
     bool shorter = false;
 
     for (struct topic_entry *entry = next_own(broker->topics->entries); entry != NULL; entry = next_own(entry->hh.next)) {
@@ -293,16 +301,15 @@ static uint64_t heed_topics(struct broker *broker, uint64_t old, uint64_t begin,
         for (uint32_t id = 0; id < queues_of(entry) && entry->config.reserved_hours > broker->config.file_reserved_time; id++) {
             struct error error;
             struct consume_queue *queue = message_store_queue(&broker->store, entry->config.name, (int32_t)id, false, &error);
-            int64_t first = queue == NULL ? INT64_MAX : message_store_first_physical(&broker->store, queue, true);
-            if (first < (int64_t)begin)
+            int64_t position = queue == NULL ? INT64_MAX : first_of(&first, queue);
+            if (position < (int64_t)begin) /* or it is not known yet */
                 return begin;
-            if ((uint64_t)first < old)
-                old = segment_begin(broker, (uint64_t)first);
+            if ((uint64_t)position < old)
+                old = segment_begin(broker, (uint64_t)position);
         }
     }
     if (!shorter)
         return old;
-    struct first_message first = {.store = &broker->store, .position = INT64_MAX, .reads = FIRST_READS_MAX, .all_known = true};
     message_store_each_queue(&broker->store, note_first, &first);
     uint64_t unused = first.position == INT64_MAX ? last : segment_begin(broker, (uint64_t)first.position);
     if (unused > last)

@@ -941,6 +941,34 @@ START_TEST(power_cut_behind_a_deletion)
 }
 END_TEST
 
+static void lose_files(const char *dir, int keep);
+static void note_sum(void);
+
+/* File systems make names that are gone durable whenever they like: by the next checkpoint it is durable, too, that sums of before say nothing. */
+START_TEST(the_mark_of_a_deletion_is_durable)
+{
+    uint64_t size;
+    for (int64_t i = 0; i < 20; i++)
+        append_to_log((struct spec){i < 10 ? "T" : "U", 0, i % 10, "", 1, 0, 1});
+    dispatch_ok(0, fake.count);
+    ck_assert_int_eq(message_store_sync(&store), 0);
+    ck_assert_int_eq(message_store_delete_topic(&store, SLICE_LITERAL("T")), 0);
+    note_sum();
+    const uint8_t *bytes = sim_env_bytes(&sim, "/s/" QUEUE_SUM_FILE, &size);
+    ck_assert_ptr_nonnull(bytes);
+    ck_assert(sim_env_at_rest(&sim, "/s/" QUEUE_SUM_FILE, 0, size));
+    ck_assert_int_eq(memcmp(sim_env_durable_bytes(&sim, "/s/" QUEUE_SUM_FILE, &size), bytes, size), 0);
+    message_store_close(&store);
+    sim_env_power_cut(&sim);
+    sim_env_restart(&sim);
+    lose_files("/s/consumequeue/T/", 0); /* as those do */
+    open_store();
+    store.synced_position = fake.end;
+    recover(fake.end);
+    ck_assert_int_eq(message_store_recovered_position(&store), fake.end);
+}
+END_TEST
+
 /* ---- faults ---- */
 
 START_TEST(full_disk)
@@ -2480,6 +2508,7 @@ int main(void)
     tcase_add_test(tcase, delete_and_create_again);
     tcase_add_loop_test(tcase, killed_while_a_topic_is_deleted, 0, 8);
     tcase_add_loop_test(tcase, power_cut_behind_a_deletion, 0, 10);
+    tcase_add_test(tcase, the_mark_of_a_deletion_is_durable);
     tcase_add_test(tcase, full_disk);
     tcase_add_test(tcase, killed_in_any_call);
     tcase_add_test(tcase, power_cuts);
