@@ -284,6 +284,28 @@ static bool find_place(struct replica *replica)
     return true;
 }
 
+/* The entry is looked at; true: it is damaged, and will be repaired. */
+static bool find_damage(struct replica *replica, uint64_t index)
+{
+    ledger_verify(&replica->ledger, index, index, 1);
+    if (ledger_hole_of(&replica->ledger, index) == NULL)
+        return false;
+    replica->damage_found++;
+    replica_repair_start(replica);
+    return true;
+}
+
+/* No chain proves the term in the header where a log begins whose beginning was deleted: the table of terms does, which the job does not see. */
+static bool begins_in_damage(struct replica *replica)
+{
+    const struct ledger *ledger = &replica->ledger;
+    uint64_t index = replica->scrub.index, position, term;
+    uint32_t size;
+
+    return ledger->begin_index > 0 && (int64_t)index == ledger->begin_index && ledger_locate(ledger, index, &position, &size, &term) &&
+           term != ledger_term_of(ledger, index) && find_damage(replica, index);
+}
+
 void replica_scrub_tick(struct replica *replica, uint64_t now)
 {
     struct replica_scrub *scrub = &replica->scrub;
@@ -315,6 +337,10 @@ void replica_scrub_tick(struct replica *replica, uint64_t now)
         go_to(scrub, 0);
         return;
     }
+    if (begins_in_damage(replica)) {
+        scrub->placed = scrub->chain_known = false;
+        return;
+    }
     go_on_walking(replica);
     scrub->env = replica->env;
     scrub->file_size = replica->ledger.data.file_size;
@@ -327,17 +353,6 @@ void replica_scrub_tick(struct replica *replica, uint64_t now)
     scrub->out = true;
     mapped_file_pin(scrub->file);
     replica->io.scrub(replica->io.context, scrub);
-}
-
-/* The entry is looked at; true: it is damaged, and will be repaired. */
-static bool find_damage(struct replica *replica, uint64_t index)
-{
-    ledger_verify(&replica->ledger, index, index, 1);
-    if (ledger_hole_of(&replica->ledger, index) == NULL)
-        return false;
-    replica->damage_found++;
-    replica_repair_start(replica);
-    return true;
 }
 
 /* The piece's messages, with what was made of them: queues, and keys of the index when all records in [from, to) are there. */
