@@ -674,6 +674,14 @@ static int drop(struct mapped_file_queue *queue, struct mapped_file *file, struc
     return 0;
 }
 
+/* The first so many files are dropped. */
+static void forget_oldest(struct mapped_file_queue *queue, size_t gone)
+{
+    queue->count -= gone;
+    if (gone > 0 && queue->count > 0)
+        memmove(queue->files, queue->files + gone, queue->count * sizeof queue->files[0]);
+}
+
 static int finish_removal(struct mapped_file_queue *queue, bool removed, struct error *error)
 {
     int rv = removed ? dir_changed(queue) : 0;
@@ -729,10 +737,7 @@ int mapped_file_queue_trim(struct mapped_file_queue *queue, uint64_t position, s
         queue->removed = true;
         gone++;
     }
-    if (gone > 0) {
-        queue->count -= gone;
-        memmove(queue->files, queue->files + gone, queue->count * sizeof queue->files[0]);
-    }
+    forget_oldest(queue, gone);
     int synced = finish_removal(queue, gone > 0, rv == 0 ? error : NULL);
     return rv != 0 ? rv : synced;
 }
@@ -746,11 +751,9 @@ int mapped_file_queue_destroy(struct mapped_file_queue *queue, struct error *err
         rv = drop(queue, queue->files[gone], error);
         gone += rv == 0;
     }
-    queue->count -= gone;
-    if (rv != 0) {
-        memmove(queue->files, queue->files + gone, queue->count * sizeof *queue->files);
+    forget_oldest(queue, gone);
+    if (rv != 0)
         return rv;
-    }
     rv = queue->env->ops->remove_dir(queue->env, queue->dir);
     if (rv == -ENOTEMPTY || rv == -EEXIST) {
         LOG_WARN("%s holds files that are not ours and stays", queue->dir);
