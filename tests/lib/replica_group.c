@@ -351,6 +351,12 @@ void group_wipe(struct group_node *node)
     fresh_disk(node);
 }
 
+bool group_without_fetched(uint64_t from, uint64_t to, const struct peer_message *message)
+{
+    (void)from, (void)to;
+    return message->type != PEER_FETCH_RESULT;
+}
+
 static void be_quiet(void *context, enum log_level level, const char *text)
 {
     (void)context, (void)level, (void)text;

@@ -87,6 +87,8 @@ void group_kill(struct group_node *node);
 void group_power_cut(struct group_node *node);
 /* An empty disk; the node must be down. */
 void group_wipe(struct group_node *node);
+/* For group.passes: mute members get no entries. */
+bool group_without_fetched(uint64_t from, uint64_t to, const struct peer_message *message);
 
 /* One millisecond: timers, turns, all messages. */
 void group_step(void);

@@ -326,12 +326,6 @@ START_TEST(test_heard_file)
 }
 END_TEST
 
-static bool without_fetched(uint64_t from, uint64_t to, const struct peer_message *message)
-{
-    (void)from, (void)to;
-    return message->type != PEER_FETCH_RESULT;
-}
-
 /* Nothing is taken from a leader before the disk says that it was heard of; once it has caught up, its log and vote file say more than that file. */
 START_TEST(test_heard_is_kept_until_caught_up)
 {
@@ -347,7 +341,7 @@ START_TEST(test_heard_is_kept_until_caught_up)
     group_wipe(node);
     group_up(node);
     snprintf(path, sizeof path, "%s", group_file(node, "heard"));
-    group.passes = without_fetched;
+    group.passes = group_without_fetched;
     group_steps(100);
     ck_assert_int_eq(node->replica.phase, REPLICA_MUTE);
     ck_assert_ptr_nonnull(sim_env_bytes(&node->sim, path, &size));

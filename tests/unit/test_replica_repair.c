@@ -345,12 +345,6 @@ START_TEST(test_power_cut_before_repair)
 }
 END_TEST
 
-static bool without_fetched(uint64_t from, uint64_t to, const struct peer_message *message)
-{
-    (void)from, (void)to;
-    return message->type != PEER_FETCH_RESULT;
-}
-
 /* Class A: what the power cut took may have been acknowledged, and a kill before the log is whole again does not make that undone. */
 START_TEST(test_killed_before_repair)
 {
@@ -372,7 +366,7 @@ START_TEST(test_killed_before_repair)
     group_steps(50);
     group_kill(node);
     node->cut = false;
-    group.passes = without_fetched;
+    group.passes = group_without_fetched;
     group_up(node);
     for (int i = 0; i < 2000 && node->replica.mute_reason == PEER_MUTE_DAMAGED; i++)
         group_step();

@@ -384,16 +384,22 @@ static void expect_mended(uint64_t begin)
     expect_alike(begin);
 }
 
+/* Members whose logs begin there. */
+static uint64_t begin_trimmed(void)
+{
+    const uint64_t begin = 2 * GROUP_SEGMENT;
+    group_all_up();
+    ck_assert_int_eq(replica_trim(&fill(0, FIRST)->replica, begin), 0);
+    group_steps(6000);
+    return begin;
+}
+
 /* Nothing before it tells whether its header is right: what is behind it, its index unit and the checkpoint do. One member, with one witness less each time. */
 START_TEST(a_damaged_beginning)
 {
     enum { ALL_WITNESSES, NO_CHECKPOINT, NO_INDEX, WAYS };
-    uint64_t begin = 2 * GROUP_SEGMENT;
+    uint64_t begin = begin_trimmed();
     int sent = FIRST;
-    group_all_up();
-    struct group_node *leader = fill(0, FIRST);
-    ck_assert_int_eq(replica_trim(&leader->replica, begin), 0);
-    group_steps(6000);
     expect_begin(begin);
     for (int damage = 0; damage < BEGIN_DAMAGES; damage++) {
         for (int way = 0; way < WAYS; way++) {
@@ -424,11 +430,7 @@ END_TEST
 /* All members at once, each at another place: the first entry of one is whole on the others. */
 START_TEST(beginnings_damaged_on_all)
 {
-    uint64_t begin = 2 * GROUP_SEGMENT;
-    group_all_up();
-    struct group_node *leader = fill(0, FIRST);
-    ck_assert_int_eq(replica_trim(&leader->replica, begin), 0);
-    group_steps(6000);
+    uint64_t begin = begin_trimmed();
     for (int i = 1; i <= GROUP_NODES; i++)
         group_kill(&group.nodes[i]);
     spoil_begin(&group.nodes[1], begin, HEADER_ZEROED);
@@ -443,12 +445,8 @@ END_TEST
 /* Found by the scrub, while the member runs. */
 START_TEST(a_beginning_that_rots)
 {
-    uint64_t begin = 2 * GROUP_SEGMENT;
     group.scrub_bytes_per_second = 4u << 20;
-    group_all_up();
-    struct group_node *leader = fill(0, FIRST);
-    ck_assert_int_eq(replica_trim(&leader->replica, begin), 0);
-    group_steps(6000);
+    uint64_t begin = begin_trimmed();
     struct replica *replica = &group.nodes[2].replica;
     for (int damage = 0; damage < BEGIN_DAMAGES; damage++) {
         uint64_t found = replica->damage_found;
