@@ -251,6 +251,20 @@ static int check_start(struct restore *restore)
     return rv;
 }
 
+/* Whoever copied them need not have made their names durable, and after a power cut nobody would miss them: the manifest is not held against the files again. */
+static int sync_dirs(struct restore *restore)
+{
+    static const char *const below[] = {"/data", ""};
+    char path[PATH_MAX];
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s%s", restore->folder, below[i]);
+        int rv = restore->env->ops->sync_dir(restore->env, path);
+        if (rv != 0)
+            return io_failed(restore, path, rv);
+    }
+    return 0;
+}
+
 static int check_all(struct restore *restore)
 {
     int rv;
@@ -260,7 +274,9 @@ static int check_all(struct restore *restore)
         rv = check_files(restore);
     if (rv == 0)
         rv = check_others(restore);
-    return rv == 0 ? check_start(restore) : rv;
+    if (rv == 0)
+        rv = check_start(restore);
+    return rv == 0 ? sync_dirs(restore) : rv;
 }
 
 /* ---- making it this member's ---- */
@@ -282,12 +298,16 @@ static int lengthen_last(struct restore *restore)
     return rv == 0 ? 0 : io_failed(restore, path, rv);
 }
 
+/* Nobody has voted here: what an interrupted restore left of it may be torn, and would be taken for a vote that is lost. */
 static int make_vote(struct restore *restore)
 {
     struct vote_file votes;
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/vote", restore->dir);
-    int rv = vote_file_open(&votes, restore->env, path, restore->error);
+    int rv = restore->env->ops->unlink(restore->env, path);
+    if (rv != 0 && rv != -ENOENT)
+        return io_failed(restore, path, rv);
+    rv = vote_file_open(&votes, restore->env, path, restore->error);
     if (rv != 0)
         return rv;
     if (votes.term < (uint64_t)restore->manifest.term)
@@ -311,19 +331,6 @@ static int own_checkpoint(struct restore *restore)
     }
     free(checkpoint);
     return rv;
-}
-
-static int sync_dirs(struct restore *restore)
-{
-    static const char *const below[] = {"/data", ""};
-    char path[PATH_MAX];
-    for (int i = 0; i < 2; i++) {
-        snprintf(path, sizeof path, "%s%s", restore->folder, below[i]);
-        int rv = restore->env->ops->sync_dir(restore->env, path);
-        if (rv != 0)
-            return io_failed(restore, path, rv);
-    }
-    return 0;
 }
 
 /* As long as the manifest is there, there is something to do before bulk_install() may go on. */

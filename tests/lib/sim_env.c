@@ -43,7 +43,7 @@ struct sim_name {
     UT_hash_handle hh;
 };
 
-enum change { CHANGE_CREATE, CHANGE_RENAME, CHANGE_UNLINK };
+enum change { CHANGE_CREATE, CHANGE_RENAME, CHANGE_RENAME_DIR, CHANGE_UNLINK };
 
 struct sim_journal {
     enum change change;
@@ -452,6 +452,49 @@ static void put_name_back(struct sim_env *sim, const char *path, struct sim_node
     set_name(sim, path, node);
 }
 
+/* What is below `from`, or that itself, is below `to` from now on. */
+static void move_path(char **path, const char *from, const char *to)
+{
+    size_t size = strlen(from);
+    if (*path == NULL || strncmp(*path, from, size) != 0 || ((*path)[size] != '/' && (*path)[size] != '\0'))
+        return;
+    char *moved = check_memory(malloc(strlen(to) + strlen(*path) - size + 1));
+    strcpy(moved, to);
+    strcat(moved, *path + size);
+    free(*path);
+    *path = moved;
+}
+
+/* A directory with all that is in it; what of that is not durable stays so under its new name. */
+static void move_dir(struct sim_env *sim, const char *from, const char *to)
+{
+    size_t count = 0;
+    struct sim_name **moved = check_memory(calloc(HASH_COUNT(sim->names) + 1u, sizeof *moved));
+    for (struct sim_name *name = sim->names; name != NULL; name = name->hh.next) {
+        size_t size = strlen(from);
+        if (strncmp(name->path, from, size) == 0 && (name->path[size] == '/' || name->path[size] == '\0'))
+            moved[count++] = name;
+    }
+    for (size_t i = 0; i < count; i++) {
+        char *path = check_memory(strdup(moved[i]->path));
+        struct sim_node *node = node_ref(moved[i]->node);
+        delete_name(sim, moved[i]);
+        move_path(&path, from, to);
+        add_name(sim, path, node);
+        node_unref(sim, node);
+        free(path);
+    }
+    free(moved);
+    for (size_t i = 0; i < sim->journal_count; i++) {
+        struct sim_journal *entry = &sim->journal[i];
+        if (entry->change == CHANGE_RENAME_DIR)
+            continue; /* its own paths are of directories that stay */
+        move_path(&entry->dir, from, to);
+        move_path(&entry->path, from, to);
+        move_path(&entry->from, from, to);
+    }
+}
+
 static void undo_change(struct sim_env *sim, const struct sim_journal *entry)
 {
     switch (entry->change) {
@@ -464,6 +507,9 @@ static void undo_change(struct sim_env *sim, const struct sim_journal *entry)
     case CHANGE_RENAME:
         put_name_back(sim, entry->from, entry->node);
         put_name_back(sim, entry->path, entry->replaced);
+        break;
+    case CHANGE_RENAME_DIR:
+        move_dir(sim, entry->path, entry->from);
         break;
     }
 }
@@ -751,6 +797,34 @@ static int sim_sync_map(struct env *env, void *address, size_t size)
     return finish(sim, dying, 0);
 }
 
+/* The part of a path below a directory: NULL when it is not below; *deeper when there is a slash in it. */
+static const char *below(const char *dir, size_t size, const char *path, bool *deeper)
+{
+    if (size == 1 && dir[0] == '/')
+        size = 0;
+    if (strncmp(path, dir, size) != 0 || path[size] != '/')
+        return NULL;
+    *deeper = strchr(path + size + 1, '/') != NULL;
+    return path + size + 1;
+}
+
+static int rename_dir(struct sim_env *sim, const char *from, const char *to)
+{
+    struct sim_name *old = find_name(sim, to);
+    bool deeper;
+    if (old != NULL && old->node != NULL)
+        return -ENOTDIR;
+    for (struct sim_name *other = sim->names; other != NULL && old != NULL; other = other->hh.next) {
+        if (below(to, strlen(to), other->path, &deeper) != NULL)
+            return -ENOTEMPTY;
+    }
+    if (old != NULL)
+        delete_name(sim, old);
+    move_dir(sim, from, to);
+    note_change(sim, CHANGE_RENAME_DIR, to, from, NULL, NULL);
+    return 0;
+}
+
 static int sim_rename(struct env *env, const char *from, const char *to)
 {
     struct sim_env *sim = sim_of(env);
@@ -760,8 +834,10 @@ static int sim_rename(struct env *env, const char *from, const char *to)
         return rv;
     struct sim_name *name = find_name(sim, from);
     struct sim_name *old = find_name(sim, to);
-    if (name == NULL || name->node == NULL || !parent_exists(sim, to))
+    if (name == NULL || !parent_exists(sim, to))
         return finish(sim, dying, -ENOENT);
+    if (name->node == NULL)
+        return finish(sim, dying, rename_dir(sim, from, to));
     if (old != NULL && old->node == NULL)
         return finish(sim, dying, -EISDIR);
     struct sim_node *node = node_ref(name->node);
@@ -814,17 +890,6 @@ static int sim_make_dir(struct env *env, const char *path)
             add_name(sim, part, NULL);
     }
     return finish(sim, dying, 0);
-}
-
-/* The part of a path below a directory: NULL when it is not below; *deeper when there is a slash in it. */
-static const char *below(const char *dir, size_t size, const char *path, bool *deeper)
-{
-    if (size == 1 && dir[0] == '/')
-        size = 0;
-    if (strncmp(path, dir, size) != 0 || path[size] != '/')
-        return NULL;
-    *deeper = strchr(path + size + 1, '/') != NULL;
-    return path + size + 1;
 }
 
 static int sim_remove_dir(struct env *env, const char *path)

@@ -16,6 +16,7 @@
 #include "proto/backup_manifest.h"
 #include "store/checkpoint.h"
 #include "tests/lib/run_suite.h"
+#include "tests/lib/sim_env.h"
 
 #define SEGMENT 4096u
 #define FIRST 8192u /* the log begins at the third segment */
@@ -233,6 +234,73 @@ START_TEST(a_restore_is_gone_on_with)
 }
 END_TEST
 
+static const char *const names[] = {BACKUP_MANIFEST_NAME, "checkpoint", "metadata.0", "data/00000000000000008192"};
+
+/* cp -r: nothing is durable. */
+static void copy_to(struct sim_env *sim)
+{
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        static uint8_t bytes[1 << 16];
+        char from[1000], to[100];
+        struct env_file *file;
+        snprintf(from, sizeof from, "%s/restore/%s", store, names[i]);
+        snprintf(to, sizeof to, "/s/restore/%s", names[i]);
+        FILE *source = fopen(from, "rb");
+        ck_assert_ptr_nonnull(source);
+        size_t size = fread(bytes, 1, sizeof bytes, source);
+        fclose(source);
+        ck_assert_int_eq(env_open(&sim->env, to, ENV_WRITE | ENV_CREATE, &file), 0);
+        ck_assert_int_eq(env_write(&sim->env, file, bytes, size, 0), 0);
+        env_close(&sim->env, file);
+    }
+}
+
+/* Whoever copied it made nothing durable, and the machine loses power at any call of the restore: it is gone on with, or what is missing is named. */
+START_TEST(power_is_lost_within_a_restore)
+{
+    struct dledger_options of;
+    struct error error;
+    unsigned taken = 0, refused = 0;
+
+    begin(&of);
+    fresh_store(&of, 0);
+    of.dir = "/s";
+    for (unsigned round = 0; round < 6000; round++) {
+        struct sim_env sim;
+        bool installed, leftover;
+        uint64_t size = 0;
+        sim_env_init(&sim, round, NULL);
+        ck_assert_int_eq(sim.env.ops->make_dir(&sim.env, "/s/dledger-n1"), 0);
+        ck_assert_int_eq(sim.env.ops->make_dir(&sim.env, "/s/restore/data"), 0);
+        copy_to(&sim);
+        sim_env_kill_at(&sim, SIM_CHANGES, 1 + round % 60);
+        int rv = backup_restore(&sim.env, &of, "/s/dledger-n1", &error);
+        if (rv == 0)
+            rv = bulk_install(&sim.env, "/s", "/s/dledger-n1", &installed, &leftover, &error);
+        sim_env_power_cut(&sim);
+        sim_env_restart(&sim);
+        rv = backup_restore(&sim.env, &of, "/s/dledger-n1", &error);
+        ck_assert_msg(rv == 0 || rv == ERROR_DAMAGED, "round %u: %s", round, error.message);
+        if (rv == 0) {
+            ck_assert_int_eq(bulk_install(&sim.env, "/s", "/s/dledger-n1", &installed, &leftover, &error), 0);
+            ck_assert_msg(sim_env_bytes(&sim, "/s/dledger-n1/data/00000000000000008192", &size) != NULL && size == SEGMENT, "round %u: the log is gone", round);
+            ck_assert(sim_env_exists(&sim, "/s/dledger-n1/checkpoint") && sim_env_exists(&sim, "/s/dledger-n1/metadata.0"));
+            /* It votes at once: who does not may wait for a leader that there never is. */
+            struct vote_file votes;
+            ck_assert_int_eq(vote_file_open(&votes, &sim.env, "/s/dledger-n1/vote", &error), 0);
+            ck_assert_msg(votes.existed && !votes.doubtful && votes.term == TERM, "round %u: it does not vote", round);
+            vote_file_close(&votes);
+        }
+        taken += rv == 0;
+        refused += rv != 0;
+        sim_env_close(&sim);
+    }
+    ck_assert_uint_gt(taken, 1000);
+    ck_assert_uint_gt(refused, 100);
+    end();
+}
+END_TEST
+
 START_TEST(who_may_not_take_it)
 {
     struct dledger_options of;
@@ -288,6 +356,7 @@ static Suite *suite(void)
     TCase *test = tcase_create("backup_restore");
     tcase_set_timeout(test, 60);
     tcase_add_test(test, a_restore_is_gone_on_with);
+    tcase_add_test(test, power_is_lost_within_a_restore);
     tcase_add_test(test, who_may_not_take_it);
     tcase_add_test(test, a_later_version_is_named);
     suite_add_tcase(suite, test);
