@@ -76,10 +76,7 @@ int replica_backup_begin(struct replica *replica, struct dledger_backup *backup,
     backup->term = replica->ledger.last_term > replica->votes.term ? replica->ledger.last_term : replica->votes.term;
     backup->metadata_size = of->metadata.size;
     backup->metadata_crc = crc32c(0, of->metadata.data, of->metadata.size);
-    for (int i = 0; i < replica->member_count; i++) {
-        if (replica->members[i].raft_id != 0)
-            buffer_append_format(&backup->members, "%s%s", backup->members.size == 0 ? "" : ";", replica->members[i].id);
-    }
+    replica_append_member_ids(replica, &backup->members);
     int rv = fill_checkpoint(replica, &manifest, &backup->checkpoint);
     if (rv == 0 && backup->members.failed)
         rv = ERROR_NO_MEMORY;

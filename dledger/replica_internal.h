@@ -189,6 +189,8 @@ bool replica_has_others(const struct replica *replica);
 void replica_review_configuration(struct replica *replica);
 /* Place of the member in the table, -1 = none. */
 int replica_place_of(const struct replica *replica, struct slice id);
+/* Ids of the members in the configuration that is applied, with ; between them: changes that are under way are not in it. */
+void replica_append_member_ids(const struct replica *replica, struct buffer *out);
 /* Would the sender, which is as good as empty, begin with the same members as we? What older versions do not tell they are believed to. */
 bool replica_agrees_on_first(const struct replica *replica, const struct peer_hello *hello);
 /* This node forgot what it had, and its dLegerPeers names a member that those whom it has heard do not know: their group may be one of yesterday, which they left
@@ -216,7 +218,7 @@ void replica_answer_bulk(struct replica *replica, uint64_t from, const struct pe
 void replica_serve_tick(struct replica *replica, uint64_t now);
 /* What somebody needs who has nothing of the log: entries from the first one that is not deleted up to the last one that is applied, and a metadata snapshot
  * of that, which is appended. False: memory is short, or the beginning is damaged. */
-bool replica_make_manifest(const struct replica *replica, struct replica_manifest *manifest, struct buffer *metadata);
+bool replica_make_manifest(struct replica *replica, struct replica_manifest *manifest, struct buffer *metadata);
 void replica_serve_close(struct replica *replica);
 
 /* ---- replica_scrub.c ---- */

@@ -117,6 +117,29 @@ static void name_server(const struct replica *replica, const struct raft_server 
     member->peer_version = member->self ? peer_version_newest : 0;
 }
 
+static bool decode(struct slice encoded, struct raft_configuration *configuration)
+{
+    struct raft_buffer buffer = {(void *)(uintptr_t)encoded.data, encoded.size};
+    unsigned voters;
+    bool is_voter;
+
+    return raft_driver_configuration_valid(encoded, 1, &voters, &is_voter) && raft_configuration_decode(&buffer, configuration) == 0;
+}
+
+void replica_append_member_ids(const struct replica *replica, struct buffer *out)
+{
+    struct raft_configuration applied;
+    struct dledger_member member;
+
+    if (!decode(buffer_slice(&replica->configuration), &applied))
+        return;
+    for (unsigned i = 0; i < applied.n; i++) {
+        name_server(replica, &applied.servers[i], &member);
+        buffer_append_format(out, "%s%s", i == 0 ? "" : ";", member.id);
+    }
+    raft_configuration_close(&applied);
+}
+
 static bool table_names(const struct dledger_member table[DLEDGER_MEMBERS_MAX], const char *id)
 {
     for (int i = 0; i < DLEDGER_MEMBERS_MAX; i++) {
@@ -213,15 +236,6 @@ int replica_sole_configuration(struct replica *replica, struct buffer *out)
 
     raft_configuration_init(&sole);
     return encode_and_close(&sole, add_named(&sole, self->raft_id, self->id, self->address, RAFT_VOTER), out);
-}
-
-static bool decode(struct slice encoded, struct raft_configuration *configuration)
-{
-    struct raft_buffer buffer = {(void *)(uintptr_t)encoded.data, encoded.size};
-    unsigned voters;
-    bool is_voter;
-
-    return raft_driver_configuration_valid(encoded, 1, &voters, &is_voter) && raft_configuration_decode(&buffer, configuration) == 0;
 }
 
 /* The Raft id that this member has in it, 0 = none. */

@@ -43,8 +43,14 @@ void replica_tell_behind(struct replica *replica, uint64_t to)
     replica->io.send(replica->io.context, to, &message, NULL, 0);
 }
 
+/* Whoever gets the log goes by this header: what its checksum says is only that it came as it was. */
+static bool is_proved(const struct replica *replica, const struct ledger_entry *entry, const uint8_t *header)
+{
+    return entry->index == 0 ? ledger_entry_chain(header, 0) == entry->chain_crc : entry->term == ledger_term_of(&replica->ledger, entry->index);
+}
+
 /* Where the log begins that is handed out. */
-static bool find_begin(const struct replica *replica, uint64_t *index, uint64_t *position, uint32_t *header_crc)
+static bool find_begin(struct replica *replica, uint64_t *index, uint64_t *position, uint32_t *header_crc)
 {
     struct ledger_entry entry;
     const uint8_t *header;
@@ -53,15 +59,20 @@ static bool find_begin(const struct replica *replica, uint64_t *index, uint64_t 
     if (*position < replica->ledger.trim_position)
         *position = replica->ledger.trim_position;
     header = mapped_file_queue_at(&replica->ledger.data, *position, LEDGER_ENTRY_HEADER_SIZE);
-    if (header == NULL || ledger_entry_decode(&entry, header) != 0 || entry.position != *position || entry.index >= replica->applied ||
-        ledger_hole_of(&replica->ledger, entry.index) != NULL)
+    if (header == NULL)
+        return false;
+    if (ledger_entry_decode(&entry, header) != 0 || entry.position != *position || entry.index >= replica->applied || !is_proved(replica, &entry, header)) {
+        replica_note_damage(replica, *position);
+        return false;
+    }
+    if (ledger_hole_of(&replica->ledger, entry.index) != NULL)
         return false;
     *index = entry.index;
     *header_crc = crc32c(0, header, LEDGER_ENTRY_HEADER_SIZE);
     return true;
 }
 
-bool replica_make_manifest(const struct replica *replica, struct replica_manifest *manifest, struct buffer *metadata)
+bool replica_make_manifest(struct replica *replica, struct replica_manifest *manifest, struct buffer *metadata)
 {
     if (replica->applied == 0 || replica->configuration_index == 0 || !find_begin(replica, &manifest->first, &manifest->first_position, &manifest->first_crc))
         return false;
