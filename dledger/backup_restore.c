@@ -281,6 +281,17 @@ static int check_all(struct restore *restore)
 
 /* ---- making it this member's ---- */
 
+/* Also of an earlier start, which may have died before that. */
+static int sync_move(struct restore *restore)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/restore", restore->options->dir);
+    int rv = env_sync_parent(restore->env, restore->folder);
+    if (rv == 0)
+        rv = env_sync_parent(restore->env, path);
+    return rv == 0 ? 0 : io_failed(restore, restore->folder, rv);
+}
+
 /* Only the bytes that are used were kept of the last file. */
 static int lengthen_last(struct restore *restore)
 {
@@ -338,7 +349,9 @@ static int remove_manifest(struct restore *restore)
 {
     char path[PATH_MAX];
     path_of(restore, BACKUP_MANIFEST_NAME, path);
-    int rv = restore->env->ops->unlink(restore->env, path);
+    int rv = bulk_install_keep_marks(restore->env, restore->folder);
+    if (rv == 0)
+        rv = restore->env->ops->unlink(restore->env, path);
     if (rv == 0)
         rv = env_sync_parent(restore->env, path);
     return rv == 0 ? 0 : io_failed(restore, path, rv);
@@ -347,7 +360,9 @@ static int remove_manifest(struct restore *restore)
 static int make_own(struct restore *restore)
 {
     char path[PATH_MAX];
-    int rv = lengthen_last(restore);
+    int rv = sync_move(restore);
+    if (rv == 0)
+        rv = lengthen_last(restore);
     if (rv == 0)
         rv = make_vote(restore);
     if (rv == 0)
@@ -388,10 +403,6 @@ static int take(struct restore *restore)
         return rv;
     snprintf(path, sizeof path, "%s/install", restore->dir);
     rv = restore->env->ops->rename(restore->env, restore->folder, path);
-    if (rv == 0)
-        rv = env_sync_parent(restore->env, path);
-    if (rv == 0)
-        rv = env_sync_parent(restore->env, restore->folder);
     if (rv != 0)
         return io_failed(restore, restore->folder, rv);
     snprintf(restore->folder, sizeof restore->folder, "%s/install", restore->dir);

@@ -89,6 +89,9 @@ int bulk_install(struct env *env, const char *store_dir, const char *dir, bool *
 int bulk_install_discard(struct env *env, const char *dir, struct error *error);
 /* Is the mark there, and whole? install: .../dledger-<selfId>/install. */
 bool bulk_install_is_complete(struct env *env, const char *install);
+/* Makes the marks that are there durable: who made one may have died before. Without it the old files would be removed once more, or new ones that are in
+ * their place already be taken for half of a fetch. 0 or a negative errno. */
+int bulk_install_keep_marks(struct env *env, const char *install);
 /* Writes the mark. Any thread. */
 int bulk_install_mark(struct env *env, const char *path, struct error *error);
 

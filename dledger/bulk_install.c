@@ -123,6 +123,26 @@ int bulk_install_mark(struct env *env, const char *path, struct error *error)
     return metadata_snapshot_write(env, path, slice_of(mark, sizeof mark), error); /* a file and its name, durable */
 }
 
+int bulk_install_keep_marks(struct env *env, const char *install)
+{
+    static const char *const marks[] = {"complete", "cleared"};
+    for (int i = 0; i < 2; i++) {
+        char path[PATH_MAX];
+        struct env_file *file;
+        snprintf(path, sizeof path, "%.3000s/%s", install, marks[i]);
+        int rv = env_open(env, path, ENV_READ, &file);
+        if (rv == -ENOENT)
+            continue;
+        if (rv != 0)
+            return rv;
+        rv = env_sync(env, file);
+        env_close(env, file);
+        if (rv != 0)
+            return rv;
+    }
+    return env->ops->sync_dir(env, install);
+}
+
 static int failed(struct error *error, const char *dir, const char *what, int rv)
 {
     return error_set(error, ERROR_IO, "%s: %s of what was fetched: %s; the next start tries again", dir, what, strerror(-rv));
@@ -165,6 +185,9 @@ int bulk_install(struct env *env, const char *store_dir, const char *dir, bool *
         return 0;
     }
     *leftover = false;
+    rv = bulk_install_keep_marks(env, install);
+    if (rv != 0)
+        return failed(error, dir, "sync of the marks", rv);
     if (!marked(env, install, "cleared")) {
         rv = clear(env, store_dir, dir);
         if (rv != 0)
