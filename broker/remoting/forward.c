@@ -322,21 +322,27 @@ static void answer_taken(struct forward *forward, struct taken_request *taken, s
     dledger_commit_log_forward_answer(forward->broker->log, forward_id, frame);
 }
 
-void forward_received(struct forward *forward, uint64_t forward_id, struct slice client_address, uint8_t *frame, size_t size)
+uint64_t forward_take(struct forward *forward, uint64_t forward_id)
 {
-    struct message_host client;
-    if (!place_is_left(&forward->taken_places) || !message_host_parse(client_address, &client)) {
-        if (!place_is_left(&forward->taken_places))
-            broker_stats_limit_hit(forward->broker->stats, LIMIT_HIT_FORWARDED);
-        dledger_commit_log_forward_answer(forward->broker->log, forward_id, slice_of(NULL, 0));
-        return;
+    if (!place_is_left(&forward->taken_places)) {
+        broker_stats_limit_hit(forward->broker->stats, LIMIT_HIT_FORWARDED);
+        return 0;
     }
     uint32_t place = place_next(&forward->taken_places);
     place_take(&forward->taken_places);
     uint64_t id = (forward->next_serial++ << PLACE_BITS | place) & ~REPLY_FORWARDED;
     forward->taken[place] = (struct taken_request){.id = id, .forward_id = forward_id};
-    if (!processor_run_forwarded(forward->broker, id | REPLY_FORWARDED, &client, frame, size))
-        forward_reply_none(forward, id | REPLY_FORWARDED);
+    return id | REPLY_FORWARDED;
+}
+
+void forward_received(struct forward *forward, uint64_t forward_id, struct slice client_address, uint8_t *frame, size_t size)
+{
+    struct message_host client;
+    uint64_t id = message_host_parse(client_address, &client) ? forward_take(forward, forward_id) : 0;
+    if (id == 0)
+        dledger_commit_log_forward_answer(forward->broker->log, forward_id, slice_of(NULL, 0));
+    else if (!processor_run_forwarded(forward->broker, id, &client, frame, size))
+        forward_reply_none(forward, id);
 }
 
 struct buffer *forward_reply_buffer(struct forward *forward, uint64_t connection_id)

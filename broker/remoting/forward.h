@@ -20,6 +20,8 @@ void forward_role_changed(struct forward *forward);
 void forward_answered(struct forward *forward, uint64_t request_id, int code, struct slice frame);
 /* At the leader: runs a follower's frame. */
 void forward_received(struct forward *forward, uint64_t forward_id, struct slice client_address, uint8_t *frame, size_t size);
+/* A connection id, with REPLY_FORWARDED, that a handler's answer goes to dledger_commit_log_forward_answer() by; 0: no place is left. */
+uint64_t forward_take(struct forward *forward, uint64_t forward_id);
 
 /* ---- processor.c: answering a forwarded request (reply_to.connection_id has REPLY_FORWARDED) ---- */
 struct buffer *forward_reply_buffer(struct forward *forward, uint64_t connection_id); /* NULL when unknown or already answered */

@@ -49,6 +49,7 @@ static uint64_t newest_term;     /* in which somebody led */
 static uint8_t founders;          /* a bit for each, as above */
 static uint8_t forgetful;         /* those that have forgotten something, as their own marks say */
 static uint64_t change_last;      /* Raft index of the newest change of the group that was asked for */
+static uint64_t restored_term;    /* no term up to this one is led in any more */
 static uint64_t last_loss; /* class A: last moment at which a majority had forgotten something, 0 = never */
 
 /* ---- tables that grow ---- */
@@ -73,7 +74,7 @@ void checker_init(void)
     committed_last = committed_capacity = 0;
     leader_of_term_size = 0;
     last_loss = 0;
-    delayed_waiting = newest_term = 0;
+    delayed_waiting = newest_term = restored_term = 0;
     founders = (uint8_t)((1u << world.founders) - 1);
     forgetful = 0;
     change_last = 0;
@@ -177,21 +178,25 @@ static size_t place_of(uint64_t index, uint64_t term)
     return at;
 }
 
+static void grow_known(void)
+{
+    struct known *old = known;
+    size_t old_capacity = known_capacity;
+    known_capacity = old_capacity == 0 ? 4096 : old_capacity * 2;
+    known = calloc(known_capacity, sizeof *known);
+    assert(known != NULL);
+    for (size_t i = 0; i < old_capacity; i++) {
+        if (old[i].index != 0)
+            known[place_of(old[i].index, old[i].term)] = old[i];
+    }
+    free(old);
+}
+
 /* Log Matching: the same index and term mean the same entry behind the same log. */
 static void note_entry(const struct machine *machine, uint64_t index, uint64_t term, uint64_t previous_term, uint32_t chain)
 {
-    if (known_count * 2 >= known_capacity) {
-        struct known *old = known;
-        size_t old_capacity = known_capacity;
-        known_capacity = old_capacity == 0 ? 4096 : old_capacity * 2;
-        known = calloc(known_capacity, sizeof *known);
-        assert(known != NULL);
-        for (size_t i = 0; i < old_capacity; i++) {
-            if (old[i].index != 0)
-                known[place_of(old[i].index, old[i].term)] = old[i];
-        }
-        free(old);
-    }
+    if (known_count * 2 >= known_capacity)
+        grow_known();
     struct known *entry = &known[place_of(index, term)];
     if (entry->index == 0) {
         *entry = (struct known){index, term, previous_term, chain};
@@ -248,7 +253,7 @@ static void begins_to_forget(struct machine *machine)
 }
 
 /* Who is no member any more was counted on by nobody when it was emptied; what it gave to others were votes of members that there were before. */
-static void begins_anew(struct machine *machine)
+void checker_begins_anew(struct machine *machine)
 {
     free(machine->ghost);
     machine->ghost = NULL;
@@ -263,7 +268,7 @@ static void begins_anew(struct machine *machine)
 void checker_forgets(struct machine *machine, bool wiped)
 {
     if (wiped && !checker_belongs(machine->id)) {
-        begins_anew(machine);
+        checker_begins_anew(machine);
         return;
     }
     if (!wiped && (world.class_b || machine->clean))
@@ -470,6 +475,20 @@ static uint64_t *place_in_call(struct client_call *call, int queue)
     return queue == call->stored ? &call->committed : queue == WORKLOAD_GIVEN_UP ? &call->given_up : &call->delivered;
 }
 
+/* The newest committed entry never was. */
+static void forget_newest(void)
+{
+    const struct committed *entry = &committed[committed_last];
+    if (entry->call != UINT64_MAX) {
+        struct client_call *call = workload_at(entry->call);
+        *place_in_call(call, entry->queue) = 0;
+        if (call->kind == CALL_DELAYED)
+            delayed_waiting += entry->queue == call->queue ? 1 : (uint64_t)-1;
+    }
+    if (entry->queue >= 0)
+        queue_count[entry->queue]--;
+}
+
 /* Class A after the loss of a majority: what the new leader does not hold is gone. */
 static void roll_back(const struct machine *leader)
 {
@@ -477,27 +496,82 @@ static void roll_back(const struct machine *leader)
     while (!holds_committed(leader, keep))
         keep--;
     TRACE(1, leader->id, "class A: committed entries %llu to %llu are lost", (unsigned long long)keep + 1, (unsigned long long)committed_last);
-    for (uint64_t i = committed_last; i > keep; i--) {
-        struct committed *entry = &committed[i];
-        if (entry->call != UINT64_MAX) {
-            struct client_call *call = workload_at(entry->call);
-            if (call->outcome == CALL_ACKNOWLEDGED && entry->queue == call->stored && !checker_loss_excused(call->acknowledged_at))
-                violation(leader->id, "the new leader lacks call %llu, acknowledged after the last loss of a majority",
-                          (unsigned long long)call->number);
-            world.stats->excused += call->outcome == CALL_ACKNOWLEDGED;
-            *place_in_call(call, entry->queue) = 0;
-            if (call->kind == CALL_DELAYED)
-                delayed_waiting += entry->queue == call->queue ? 1 : (uint64_t)-1;
-        }
-        if (entry->queue >= 0)
-            queue_count[entry->queue]--;
+    for (; committed_last > keep; committed_last--) {
+        const struct committed *entry = &committed[committed_last];
+        const struct client_call *call = entry->call == UINT64_MAX ? NULL : workload_at(entry->call);
+        if (call != NULL && call->outcome == CALL_ACKNOWLEDGED && entry->queue == call->stored && !checker_loss_excused(call->acknowledged_at))
+            violation(leader->id, "the new leader lacks call %llu, acknowledged after the last loss of a majority", (unsigned long long)call->number);
+        world.stats->excused += call != NULL && call->outcome == CALL_ACKNOWLEDGED;
+        forget_newest();
     }
-    committed_last = keep;
     for (int i = 1; i <= world.nodes; i++) {
         struct machine *machine = world.machines[i];
         if (machine != leader && (machine->commit_seen > keep || (machine->up && machine->replica.applied > keep)))
             machine->outcast = true;
     }
+}
+
+/* What was answered before the backup began is in it; what was answered later is not known any more. */
+static void restore_call(struct client_call *call, uint64_t begun_at)
+{
+    unsigned long long n = call->number;
+    if (call->kind > CALL_HALF)
+        return;
+    if (call->outcome == CALL_ACKNOWLEDGED && call->committed == 0) {
+        if (call->acknowledged_at <= begun_at && !checker_loss_excused(call->acknowledged_at))
+            violation(0, "call %llu was acknowledged before the backup began, and is not in it", n);
+        call->outcome = CALL_UNKNOWN;
+    }
+    if (call->commit_acknowledged_at != 0 && call->delivered == 0) {
+        if (call->commit_acknowledged_at <= begun_at && call->committed != 0 && !checker_loss_excused(call->commit_acknowledged_at))
+            violation(0, "call %llu, a half message, was acknowledged as committed before the backup began, and is not delivered in it", n);
+        call->commit_acknowledged_at = 0;
+    }
+    if (call->rollback_acknowledged_at > begun_at)
+        call->rollback_acknowledged_at = 0;
+}
+
+void checker_group_restored(uint64_t last, uint64_t term, uint64_t begun_at)
+{
+    int64_t newest[WORKLOAD_QUEUES];
+    struct known *old = known;
+    size_t old_capacity = known_capacity;
+
+    if (last < committed_last)
+        TRACE(1, 0, "committed entries %llu to %llu never were", (unsigned long long)last + 1, (unsigned long long)committed_last);
+    for (; committed_last > last; committed_last--)
+        forget_newest();
+    for (size_t n = 0; n < workload_count(); n++)
+        restore_call(workload_at(n), begun_at);
+    for (int i = 0; i < WORKLOAD_QUEUES; i++)
+        newest[i] = (int64_t)queue_count[i] - 1;
+    workload_group_restored(newest);
+    /* Indexes and terms are used again, for something else. */
+    known = calloc(known_capacity, sizeof *known);
+    assert(known != NULL);
+    known_count = 0;
+    for (size_t i = 0; i < old_capacity; i++) {
+        if (old[i].index == 0 || old[i].index > last)
+            continue;
+        known[place_of(old[i].index, old[i].term)] = old[i];
+        known_count++;
+    }
+    free(old);
+    for (uint64_t i = term + 1; i < leader_of_term_size; i++)
+        leader_of_term[i] = 0;
+    newest_term = restored_term = term;
+    change_last = 0;
+}
+
+bool checker_is_entry(uint64_t index, const struct ledger_entry *entry)
+{
+    return index <= committed_last && entry->index == index - 1 && entry->term == committed[index].term && entry->chain_crc == committed[index].chain &&
+           ledger_entry_size(entry) == committed[index].size;
+}
+
+uint64_t checker_entry_position(uint64_t index)
+{
+    return committed[index].position;
 }
 
 static bool stands_in(const struct raft_configuration *configuration, int node)
@@ -514,6 +588,8 @@ static void note_leader(struct machine *machine, uint64_t term)
           (unsigned long long)machine->replica.driver.commit);
     if (leader_of_term[term] != 0 && leader_of_term[term] != machine->id)
         violation(machine->id, "Election Safety: n%d leads in term %llu too", leader_of_term[term] - 1, (unsigned long long)term);
+    if (term <= restored_term)
+        violation(machine->id, "leads in term %llu, and the backup was made in term %llu", (unsigned long long)term, (unsigned long long)restored_term);
     leader_of_term[term] = machine->id;
     if (term > newest_term)
         newest_term = term;
@@ -860,6 +936,11 @@ static uint64_t metadata_hash(struct broker *broker)
     static struct buffer bytes;
     metadata_bytes(broker, &bytes);
     return (uint64_t)crc32c(0, bytes.data, bytes.size) << 32 ^ bytes.size;
+}
+
+uint64_t checker_metadata_hash(struct machine *machine)
+{
+    return metadata_hash(&machine->broker);
 }
 
 void checker_applied(struct machine *machine, uint64_t index, const struct message_dispatch *dispatch, bool replay)

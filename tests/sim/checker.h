@@ -65,6 +65,16 @@ bool checker_loss_excused(uint64_t acknowledged_at);
 /* Its disk is now what it was some time ago; nothing of what it acknowledged since then is missing to the others. */
 void checker_put_back(struct machine *machine);
 
+/* ---- backup.h: a fresh group goes on where a backup ended, and what was behind it never was ---- */
+/* The group so far is gone. Entries up to `last` (Raft index) are in the backup, which was begun at that time (us), in a term up to `term`. */
+void checker_group_restored(uint64_t last, uint64_t term, uint64_t begun_at);
+/* This machine is empty, and nobody counts on anything that it did. */
+void checker_begins_anew(struct machine *machine);
+/* The header of the committed entry (Raft index); false: it is another one than this. */
+bool checker_is_entry(uint64_t index, const struct ledger_entry *entry);
+uint64_t checker_entry_position(uint64_t index);
+uint64_t checker_metadata_hash(struct machine *machine);
+
 /* Is the committed entry (Raft index) whole on this medium? */
 bool checker_has_whole(struct machine *machine, uint64_t index);
 /* Committed entries that these bytes of the log belong to, what fills the room behind them counted. False: none, or something else too. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "dledger/replica_internal.h"
+#include "tests/sim/backup.h"
 #include "tests/sim/commit_log.h"
 #include "tests/sim/workload.h"
 
@@ -78,7 +79,10 @@ int dledger_commit_log_forward(struct dledger_commit_log *log, uint64_t request_
 
 void dledger_commit_log_forward_answer(struct dledger_commit_log *log, uint64_t forward_id, struct slice frame)
 {
-    workload_answer(machine_of(log), forward_id, frame);
+    if (forward_id >= BACKUP_REQUESTS)
+        backup_answer(machine_of(log), forward_id, frame);
+    else
+        workload_answer(machine_of(log), forward_id, frame);
 }
 
 const uint8_t *dledger_commit_log_pin(struct dledger_commit_log *log, int64_t physical_offset, size_t size, struct mapped_file **pinned)
@@ -118,7 +122,10 @@ void dledger_commit_log_give_up(struct dledger_commit_log *log, const struct err
 
 int dledger_commit_log_backup_begin(struct dledger_commit_log *log, struct dledger_backup *backup, struct error *error)
 {
-    return replica_backup_begin(&machine_of(log)->replica, backup, error);
+    int rv = replica_backup_begin(&machine_of(log)->replica, backup, error);
+    if (rv == 0)
+        backup_begun(machine_of(log), backup);
+    return rv;
 }
 
 int dledger_commit_log_backup_metadata(struct dledger_commit_log *log, uint64_t id, uint64_t offset, size_t size, struct slice *piece)

@@ -13,6 +13,7 @@
 #include "broker/remoting/remoting_server.h"
 #include "dledger/replica_internal.h"
 #include "store/index_service.h"
+#include "tests/sim/backup.h"
 #include "tests/sim/checker.h"
 #include "tests/sim/commit_log.h"
 #include "tests/sim/disk_fault.h"
@@ -254,6 +255,7 @@ static int cb_restore(void *context, struct slice snapshot)
     int rv = machine->callbacks.restore(&machine->broker, snapshot);
     if (rv != 0)
         violation(machine->id, "a metadata snapshot of %zu bytes is handed back", snapshot.size);
+    backup_metadata_restored(machine);
     return rv;
 }
 
@@ -356,7 +358,7 @@ static void on_restart_failed(struct machine *machine, const struct error *error
     bool excused = died || error->code == ERROR_NO_SPACE || machine->io_error_wanted;
     TRACE(1, machine->id, "does not start: %s%s", error->message, died ? " (it died)" : "");
     world.stats->start_failures++;
-    if (!excused)
+    if (!excused && !backup_may_refuse(machine, error))
         violation(machine->id, "refuses to start: %s", error->message);
     sim_env_kill(&machine->disk);
     bool cut = machine->cut_when_dead;
@@ -364,6 +366,7 @@ static void on_restart_failed(struct machine *machine, const struct error *error
     forget_process(machine);
     if (cut)
         machine_power_cut(machine);
+    backup_start_failed(machine, error);
     machine_start_at(machine, world.now + chance_between(10 * MS, 1 * SECOND));
 }
 
@@ -489,6 +492,7 @@ void machine_start(struct machine *machine)
         on_restart_failed(machine, &error);
         return;
     }
+    backup_taken(machine);
     checker_started(machine);
     machine_open_broker(&machine->broker, &machine->loop, &machine->disk.env, machine);
     broker_parts_callbacks(&machine->broker, &machine->callbacks);
@@ -549,7 +553,10 @@ static void close_process(struct machine *machine, bool silent)
 static void lose_power(struct machine *machine)
 {
     world.stats->power_cuts++;
-    checker_forgets(machine, false);
+    if (machine->restore == RESTORE_NONE) /* else nothing of it counts yet */
+        checker_forgets(machine, false);
+    else
+        machine->restore = RESTORE_SPOILT;
     sim_env_power_cut(&machine->disk);
     machine->powered = false;
     machine->boot_us = world.now - chance(5 * SECOND);
@@ -585,19 +592,38 @@ void machine_died(struct machine *machine)
         machine_start_at(machine, world.now + chance_skewed(3 * SECOND));
 }
 
-void machine_wipe(struct machine *machine)
+static void change_disk(struct machine *machine)
 {
     uint64_t boot = machine->disk.boot_id;
     uint32_t writeback = machine->disk.writeback_per_mille;
     assert(!machine->up);
-    TRACE(1, machine->id, "is wiped");
-    checker_forgets(machine, true);
     disk_fault_forget(machine);
+    machine->restore = RESTORE_NONE;
     sim_env_close(&machine->disk);
     sim_env_init(&machine->disk, chance(UINT64_MAX), NULL);
     machine->disk.clock = &machine->disk.own_clock;
     machine->disk.boot_id = boot;
     machine->disk.writeback_per_mille = writeback;
+}
+
+void machine_wipe(struct machine *machine)
+{
+    TRACE(1, machine->id, "is wiped");
+    checker_forgets(machine, true);
+    change_disk(machine);
+}
+
+void machine_renew(struct machine *machine)
+{
+    machine_kill(machine);
+    checker_begins_anew(machine);
+    change_disk(machine);
+    sim_env_copy_free(machine->old_copy);
+    machine->old_copy = NULL;
+    machine->io_error_wanted = machine->cut_when_dead = machine->power_after_stop = machine->loses_queue = machine->keep_down = false;
+    machine->clean = true;
+    machine->log_last = machine->log_begin = 0;
+    machine->slow_until = 0;
 }
 
 void machine_keep_copy(struct machine *machine)

@@ -82,6 +82,7 @@ struct machine {
     uint64_t had_term, had_last; /* before an old copy of its disk was put back */
     uint64_t saves;           /* checkpoints that are durable */
     uint64_t vouched;         /* entries up to here are committed: a durable checkpoint says so */
+    enum { RESTORE_NONE, RESTORE_DUE, RESTORE_SPOILT, RESTORE_MUST_FAIL } restore; /* backup.h: a copy of a backup waits to be taken; its bytes may not all be durable; they are others */
     struct sim_copy *old_copy;
     struct machine_damage old_damaged[MACHINE_DAMAGED_MAX];
     uint32_t old_damaged_count;
@@ -138,6 +139,8 @@ void machine_hurry(struct machine *machine);
 void machine_resume(struct machine *machine);
 /* The directory is emptied by a person. */
 void machine_wipe(struct machine *machine);
+/* It has another disk, and belongs to another group, or none: nothing that it did before counts. */
+void machine_renew(struct machine *machine);
 /* The machine of that name, which may have an address behind it; 0 = none. */
 int machine_named(const char *name);
 /* ID-HOST:PORT of a machine, for dLegerPeers. */

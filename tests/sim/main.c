@@ -26,6 +26,7 @@ static const char usage[] =
     "    --nodes N       1, 3 or 5; else the seed decides between 3 and 5\n"
     "    --durability C  A or B; else the seed decides\n"
     "    --bug NAME      puts a fault of ours in, to see that the checker finds it (list: --bug help)\n"
+    "    --backup        a backup is made and restored in each run; else in one of twelve\n"
     "    --drivers[=PLAY]  the drivers of Raft alone, on a network that reorders and doubles messages; else the seed decides between the plays\n"
     "    --faults LIST   of the faults of this seed only those with these numbers, \"3,17\" or \"none\" (as a shortened schedule says)\n"
     "    --json          the last line is {\"runs\",\"hours\",\"client_ops\",\"violations\",\"cpu_seconds\",\"times_real_time\",\"faults\"}; hours: virtual\n"
@@ -54,6 +55,8 @@ static void print_stats(const struct world_stats *s)
            U(s->losses), U(s->excused), U(s->runs_without_bare_majority), U(s->runs_that_wait_for_a_person));
     printf("changes of the group %llu: members come %llu, go %llu; who is no member is refused %llu times\n", U(s->changes), U(s->members_come),
            U(s->members_go), U(s->greetings_refused));
+    printf("backups begun %llu, made %llu; members restored %llu, interrupted %llu, refused %llu\n", U(s->backups_begun), U(s->backups), U(s->restores),
+           U(s->restores_interrupted), U(s->restores_refused));
     printf("progress after faults, every half second:");
     for (int i = 0; i < WORLD_PROGRESS_STEPS; i++)
         printf(" %llu", U(s->progress[i]));
@@ -156,7 +159,7 @@ int main(int argc, char **argv)
     static const struct option options[] = {
         {"seed", 1, NULL, 's'},   {"runs", 1, NULL, 'r'},  {"length", 1, NULL, 't'}, {"nodes", 1, NULL, 'n'},   {"durability", 1, NULL, 'd'},
         {"bug", 1, NULL, 'b'},     {"drivers", 2, NULL, 'D'},    {"jobs", 1, NULL, 'j'},    {"prove", 0, NULL, 'p'},
-        {"seconds", 1, NULL, 'S'}, {"json", 0, NULL, 'J'},   {"faults", 1, NULL, 'f'}, {"verbose", 0, NULL, 'v'}, {"help", 0, NULL, 'h'}, {NULL, 0, NULL, 0},
+        {"seconds", 1, NULL, 'S'}, {"json", 0, NULL, 'J'},   {"faults", 1, NULL, 'f'}, {"verbose", 0, NULL, 'v'}, {"backup", 0, NULL, 'B'}, {"help", 0, NULL, 'h'}, {NULL, 0, NULL, 0},
     };
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     struct settings settings = {
@@ -203,6 +206,9 @@ int main(int argc, char **argv)
             settings.jobs = (unsigned)number(optarg, "jobs", RUNS_JOBS_MAX);
             if (settings.jobs == 0)
                 settings.jobs = 1;
+            break;
+        case 'B':
+            settings.options.backup = true;
             break;
         case 'D':
             settings.options.drivers = true;

@@ -30,6 +30,12 @@ void members_init(void)
     memset(errands, 0, sizeof errands);
 }
 
+void members_give_up(void)
+{
+    for (int i = 0; i < ERRANDS; i++)
+        errands[i].count = 0;
+}
+
 /* ---- one change ---- */
 
 static void on_changed(struct append_entry_request *request)

@@ -8,6 +8,8 @@
 #include "tests/sim/machine.h"
 
 void members_init(void);
+/* Nobody is at work any more. */
+void members_give_up(void);
 /* A person names the members in the dLegerPeers of a machine that is emptied: all of them, or those who vote and some of the others. What names itself alone
  * would begin a group of its own. */
 void members_name(struct machine *machine, bool all);

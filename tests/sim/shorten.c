@@ -18,6 +18,8 @@ void print_command(const struct settings *settings, uint64_t seed)
         printf(" --nodes %d", options->nodes);
     if (options->durability != 0)
         printf(" --durability %c", options->durability);
+    if (options->backup)
+        printf(" --backup");
     if (options->drivers)
         printf(" --drivers=%s", drivers_play_names[options->play]);
     if (options->bug != SEEDED_NONE)

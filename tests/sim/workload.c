@@ -38,6 +38,8 @@ static unsigned decision_count;
 static struct {
     int64_t sent, floor;
     uint64_t floor_at;
+    int64_t floor_in_backup; /* that began last */
+    uint64_t floor_in_backup_at;
 } slots[WORKLOAD_SLOTS];
 static struct {
     int owner; /* -1 = nobody */
@@ -68,6 +70,32 @@ void workload_close(void)
         free(calls[i]);
     free(calls);
     buffer_close(&frame);
+}
+
+void workload_backup_begins(void)
+{
+    for (int i = 0; i < WORKLOAD_SLOTS; i++) {
+        slots[i].floor_in_backup = slots[i].floor;
+        slots[i].floor_in_backup_at = slots[i].floor_at;
+    }
+}
+
+void workload_group_restored(const int64_t newest[WORKLOAD_QUEUES])
+{
+    unsigned kept = 0;
+    for (unsigned i = 0; i < decision_count; i++) {
+        if (calls[decisions[i]]->outcome == CALL_ACKNOWLEDGED)
+            decisions[kept++] = decisions[i];
+    }
+    decision_count = kept;
+    for (int i = 0; i < WORKLOAD_SLOTS; i++) {
+        slots[i].floor = slots[i].floor_in_backup;
+        slots[i].floor_at = slots[i].floor_in_backup_at;
+    }
+    for (int i = 0; i < WORKLOAD_QUEUES; i++)
+        newest_acknowledged[i] = newest_acknowledged[i] < newest[i] ? newest_acknowledged[i] : newest[i];
+    for (int i = 0; i < LOCK_QUEUES; i++)
+        locks[i].owner = -1;
 }
 
 size_t workload_count(void)
@@ -241,7 +269,7 @@ static void send_raw(struct machine *machine)
 
 static void decide_later(uint64_t half)
 {
-    if (decision_count < DECISIONS_MAX)
+    if (decision_count < DECISIONS_MAX && calls[half]->outcome == CALL_ACKNOWLEDGED) /* else a backup was restored that is without it */
         decisions[decision_count++] = half;
 }
 

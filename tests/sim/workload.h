@@ -33,6 +33,10 @@ void workload_call(struct machine *machine);
 /* A machine answers: an empty frame when it answers nothing. */
 void workload_answer(struct machine *machine, uint64_t call, struct slice frame);
 
+/* backup.h: a backup begins: what was acknowledged up to now is in it. And the group has gone back to it; newest: the last queue offset of each queue. */
+void workload_backup_begins(void);
+void workload_group_restored(const int64_t newest[WORKLOAD_QUEUES]);
+
 size_t workload_count(void);
 struct client_call *workload_at(size_t number); /* NULL: no such call */
 uint64_t workload_acknowledged(void);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/sim/backup.h"
 #include "tests/sim/bugs.h"
 #include "tests/sim/chaos.h"
 #include "tests/sim/checker.h"
@@ -455,6 +456,7 @@ void world_run(uint64_t seed, const struct world_options *options, struct world_
     checker_init();
     disk_fault_init();
     workload_init();
+    backup_init();
     for (int i = 1; i <= world.nodes; i++) {
         world.machines[i] = calloc(1, sizeof *world.machines[i]);
         assert(world.machines[i] != NULL);
@@ -464,7 +466,10 @@ void world_run(uint64_t seed, const struct world_options *options, struct world_
     start_all();
     workload_begin();
     chaos_begin(world.now + options->seconds * SECOND);
-    world_run_until(world.now + options->seconds * SECOND);
+    if (backup_wanted())
+        backup_play(options->seconds * SECOND);
+    else
+        world_run_until(world.now + options->seconds * SECOND);
 
     TRACE(1, 0, "the faults end");
     world.calm = true;
@@ -489,6 +494,7 @@ void world_run(uint64_t seed, const struct world_options *options, struct world_
         free(world.machines[i]);
     }
     network_close();
+    backup_close();
     workload_close();
     checker_close();
     free(events.heap);

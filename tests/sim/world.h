@@ -73,6 +73,7 @@ struct world_stats {
     uint64_t runs_without_bare_majority, runs_that_wait_for_a_person;
     uint64_t changes, members_come, members_go, greetings_refused; /* of the group that were committed; hellos of who is no member */
     uint64_t progress[WORLD_PROGRESS_STEPS]; /* how often sends were acknowledged within so many half seconds after the faults, all members remembering */
+    uint64_t backups_begun, backups, restores, restores_interrupted, restores_refused; /* restores: members that have taken a backup */
     uint64_t chaos[CHAOS_KINDS];
 };
 
@@ -94,6 +95,7 @@ struct world_options {
     int verbose;
     enum seeded_bug bug;
     uint64_t kinds; /* of faults: 1 << enum chaos_kind each; 0: the seed decides */
+    bool backup;    /* one is made and restored; else the seed decides (backup.h) */
     bool drivers;   /* drivers alone (drivers.h) */
     int play;       /* of theirs; 0: the seed decides */
     const bool *left_out; /* [WORLD_FAULTS_MAX] by number in the schedule; NULL = none */
