@@ -41,6 +41,9 @@
     X(HALF_LOST, "half-lost", "a half message is not noted")                                      \
     X(SUMS_NOT_COMPARED, "sums-not-compared", "a start does not compare what its queues hold with what they held") \
     X(NO_DOUBT, "no-doubt", "a leader that may be deposed answers what it knew")                  \
+    X(BACKUP_UNPROVED, "backup-unproved", "a leader gives a backup without asking the others")    \
+    X(RESTORE_UNCHECKED, "restore-unchecked", "a restore does not look at checksums")             \
+    X(RESTORE_NOT_SYNCED, "restore-not-synced", "a restore does not make durable what it takes")  \
     X(GUARD_1, "guard-1", "guard G1 is off: a sole voter leads twice in a term")                  \
     X(GUARD_2, "guard-2", "guard G2 is off: a configuration does not begin a step")               \
     X(GUARD_3, "guard-3", "guard G3 is off: the configuration before it stays uncommitted")       \

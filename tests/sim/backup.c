@@ -16,6 +16,7 @@
 
 #define ONE_IN 12 /* seeds */
 #define TRIES_MAX 6
+#define LEADERS_MAX 2 /* that hand over while nothing is wrong */
 #define ANSWER_MAX (3 * SECOND)
 #define NOBODY_MAX (50 * MS)
 #define RESTORE_FOLDER "/d/restore"
@@ -41,9 +42,9 @@ static struct {
     uint64_t metadata_hash;
 
     /* ---- the one that is restored ---- */
-    uint64_t restored_hash;
+    uint64_t restored_last; /* entry */
+    uint64_t restored_hash; /* of the metadata there, 0 = not known */
     unsigned interruptions; /* so many more starts die within the restore */
-    bool metadata_restored;
 } backup;
 
 bool backup_wanted(void)
@@ -312,7 +313,7 @@ static void end_of_mqadmin(bool dies)
 }
 
 /* True: there is a backup. */
-static bool make(unsigned number)
+static bool make(unsigned number, bool faults)
 {
     static const struct backup_source source = {NULL, "a broker", invoke, pause_ms};
     struct error error = {0};
@@ -329,7 +330,7 @@ static bool make(unsigned number)
         sim_env_init(&backup.disk, world.seed ^ 0x6261636B7570u, NULL);
     backup.disk_open = true;
     snprintf(backup.folder, sizeof backup.folder, "/b%u", number);
-    if (chance_of(150))
+    if (faults && chance_of(150))
         sim_env_kill_at(&backup.disk, SIM_CHANGES, 1 + chance_skewed(40));
     backup.copy = (struct backup_copy){.files = &files, .source = &source, .folder = backup.folder, .portion = 1u << chance_between(11, 20)};
     world.stats->backups_begun++;
@@ -344,6 +345,8 @@ static bool make(unsigned number)
     if (rv != 0 && there && !killed)
         violation(backup.node, "a backup that failed (%s) is there", error.message);
     TRACE(1, backup.node, "the backup %s%s%s", there ? "is there" : "fails: ", killed ? ", mqadmin was killed" : "", rv == 0 ? "" : error.message);
+    if (!there && number == TRIES_MAX + LEADERS_MAX)
+        violation(backup.node, "a backup fails although nothing is wrong: %s", error.message);
     if (!there)
         return false;
     world.stats->backups++;
@@ -449,14 +452,13 @@ void backup_taken(struct machine *machine)
     TRACE(1, machine->id, "has taken the backup");
     machine->restore = RESTORE_NONE;
     machine->clean = false;
-    backup.metadata_restored = false;
     world.stats->restores++;
 }
 
 /* By any start after it too, from whatever snapshot that goes by. */
 void backup_metadata_restored(struct machine *machine)
 {
-    if (backup.restored_hash != 0 && machine->replica.snapshot_index + 1 == (int64_t)last_entry() && checker_metadata_hash(machine) != backup.restored_hash)
+    if (backup.restored_hash != 0 && machine->replica.snapshot_index + 1 == (int64_t)backup.restored_last && checker_metadata_hash(machine) != backup.restored_hash)
         violation(machine->id, "its metadata are not those of the node that the backup is of");
 }
 
@@ -489,6 +491,7 @@ static void restore(void)
         machine_renew(world.machines[i]);
     members_give_up();
     checker_group_restored(last_entry() < checker_committed() ? last_entry() : checker_committed(), (uint64_t)backup.copy.manifest.term, backup.begun_at);
+    backup.restored_last = last_entry();
     backup.restored_hash = backup.id == (uint64_t)backup.copy.id ? backup.metadata_hash : 0;
     backup.interruptions = chance_of(700) ? (unsigned)chance(12) : 0;
     while (!all && (one == 0 || (members >> (one - 1) & 1) == 0 || !checker_votes(one)))
@@ -521,11 +524,19 @@ void backup_play(uint64_t us)
     bool there = false;
     run_for(chance(us * 2 / 5));
     for (unsigned i = 0; i < TRIES_MAX && !there; i++)
-        there = make(i);
+        there = make(i, true);
     if (there) {
         run_for(chance_skewed(us * 2 / 5));
         restore();
     }
     if (began + us > world.now)
         world_run_until(began + us);
+}
+
+void backup_must_work(void)
+{
+    for (int i = 0; i < 20 && any_leader() == 0; i++)
+        run_for(100 * MS);
+    for (unsigned i = 0; i <= LEADERS_MAX && !make(TRIES_MAX + i, false); i++)
+        run_for(1 * SECOND);
 }

@@ -19,6 +19,8 @@ void backup_init(void);
 void backup_close(void);
 /* Runs the world for so long (us) at least, with a backup and a restore in it. */
 void backup_play(uint64_t us);
+/* Nothing is wrong any more: one more backup must come to something. */
+void backup_must_work(void);
 
 /* ---- what machines tell ---- */
 void backup_answer(struct machine *machine, uint64_t request, struct slice frame);

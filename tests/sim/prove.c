@@ -15,6 +15,7 @@ static const struct proof {
     int durability;
     int nodes;
     uint64_t kinds; /* of faults: few, so that many of them meet */
+    bool backup;
     enum drivers_play play; /* the whole member keeps away what this guard is for: shown by drivers alone */
 } proofs[SEEDED_BUGS] = {
     [SEEDED_LOG_NOT_SYNCED] = {.durability = 'B'},
@@ -22,6 +23,9 @@ static const struct proof {
     [SEEDED_COMMIT_EARLY] = {.nodes = 3}, /* of five members three may well have an entry that is committed too early */
     [SEEDED_SUMS_NOT_COMPARED] = {.kinds = KIND(QUEUE_LOST) | KIND(TRANSFER)},
     [SEEDED_NO_DOUBT] = {.nodes = 3, .kinds = KIND(PAUSE) | KIND(DELAY)}, /* what waited in the sockets of one that stood still is asked of a deposed leader */
+    [SEEDED_BACKUP_UNPROVED] = {.durability = 'B', .backup = true},
+    [SEEDED_RESTORE_UNCHECKED] = {.backup = true},
+    [SEEDED_RESTORE_NOT_SYNCED] = {.durability = 'B', .backup = true},
     [SEEDED_GUARD_1] = {.nodes = 1},
     /* a member gets a change behind entries of the same message, and a broken connection has it sent anew */
     [SEEDED_GUARD_2] = {.durability = 'B', .nodes = 3, .kinds = KIND(MEMBER_ADDED) | KIND(MEMBER_REMOVED) | KIND(BREAK)},
@@ -69,6 +73,7 @@ static bool prove_one(const struct settings *given, enum seeded_bug bug)
         settings.options.nodes = proofs[bug].nodes;
     if (proofs[bug].kinds != 0)
         settings.options.kinds = proofs[bug].kinds;
+    settings.options.backup = settings.options.backup || proofs[bug].backup;
     settings.options.drivers = settings.options.drivers || proofs[bug].play != PLAY_NONE;
     settings.options.play = proofs[bug].play;
     uint64_t first = settings.seed;

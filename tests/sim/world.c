@@ -483,6 +483,8 @@ void world_run(uint64_t seed, const struct world_options *options, struct world_
         converge("all members came back");
         workload_begin();
         expect_progress("all members are alike");
+        if (backup_wanted())
+            backup_must_work();
         restart_all();
     }
 

@@ -165,6 +165,41 @@ START_TEST(test_rename_undone)
 }
 END_TEST
 
+/* With what is in it: all of it is in the one place or in the other. */
+START_TEST(test_directory_renamed)
+{
+    int moved = 0, back = 0, lost = 0;
+    for (uint64_t seed = 0; seed < 100; seed++) {
+        struct sim_env sim;
+        sim_env_init(&sim, seed, NULL);
+        struct env *env = &sim.env;
+        ck_assert_int_eq(env->ops->make_dir(env, "/a/data"), 0);
+        ck_assert_int_eq(env->ops->make_dir(env, "/b"), 0);
+        struct env_file *file = must_open(&sim, "/a/data/f", ENV_WRITE | ENV_CREATE);
+        env_write(env, file, "old", 3, 0);
+        env_sync(env, file);
+        env_close(env, file);
+        if (seed % 2 == 0)
+            ck_assert_int_eq(env->ops->sync_dir(env, "/a/data"), 0);
+        ck_assert_int_eq(env->ops->rename(env, "/a", "/b/c"), 0);
+        ck_assert(sim_env_exists(&sim, "/b/c/data/f") && !sim_env_exists(&sim, "/a/data/f") && !sim_env_exists(&sim, "/a"));
+        if (seed % 4 == 0)
+            ck_assert_int_eq(env->ops->sync_dir(env, "/b"), 0);
+        sim_env_power_cut(&sim);
+        reopen(&sim);
+        bool there = sim_env_exists(&sim, "/b/c");
+        ck_assert(there != sim_env_exists(&sim, "/a") && (there || seed % 4 != 0));
+        bool has = sim_env_exists(&sim, there ? "/b/c/data/f" : "/a/data/f");
+        ck_assert(has || seed % 2 != 0);
+        moved += there;
+        back += !there;
+        lost += !has;
+        sim_env_close(&sim);
+    }
+    ck_assert(moved > 20 && back > 10 && lost > 5);
+}
+END_TEST
+
 START_TEST(test_kill)
 {
     int none = 0, part = 0, whole = 0;
@@ -338,6 +373,7 @@ int main(void)
     tcase_add_test(tcase, test_list);
     tcase_add_test(tcase, test_power_cut);
     tcase_add_test(tcase, test_rename_undone);
+    tcase_add_test(tcase, test_directory_renamed);
     tcase_add_test(tcase, test_kill);
     tcase_add_test(tcase, test_faults_and_space);
     tcase_add_test(tcase, test_mapped_stores);
