@@ -1,6 +1,7 @@
 #include "tests/sim/backup.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -332,18 +333,20 @@ static bool make(unsigned number, bool faults)
     snprintf(backup.folder, sizeof backup.folder, "/b%u", number);
     if (faults && chance_of(150))
         sim_env_kill_at(&backup.disk, SIM_CHANGES, 1 + chance_skewed(40));
+    else if (faults && chance_of(100))
+        sim_env_fail_at(&backup.disk, SIM_OPEN | SIM_READ | SIM_WRITE | SIM_SYNC | SIM_RENAME | SIM_SYNC_DIR, 1 + chance_skewed(60), chance_of(500) ? ENOSPC : EIO, false);
     backup.copy = (struct backup_copy){.files = &files, .source = &source, .folder = backup.folder, .portion = 1u << chance_between(11, 20)};
     world.stats->backups_begun++;
     TRACE(1, backup.node, "a backup is to be made");
     int rv = backup_copy_make(&backup.copy, &error);
     snprintf(path, sizeof path, "%s/" BACKUP_MANIFEST_NAME, backup.folder);
     bool killed = backup.disk.dead;
+    if (rv != 0 && !killed && sim_env_exists(&backup.disk, backup.folder))
+        violation(backup.node, "a backup that failed (%s) leaves its folder", error.message);
     end_of_mqadmin(killed);
     bool there = sim_env_exists(&backup.disk, path);
     if (rv == 0 && !there)
         violation(backup.node, "a backup that was whole is none");
-    if (rv != 0 && there && !killed)
-        violation(backup.node, "a backup that failed (%s) is there", error.message);
     TRACE(1, backup.node, "the backup %s%s%s", there ? "is there" : "fails: ", killed ? ", mqadmin was killed" : "", rv == 0 ? "" : error.message);
     if (!there && number == TRIES_MAX + LEADERS_MAX)
         violation(backup.node, "a backup fails although nothing is wrong: %s", error.message);
