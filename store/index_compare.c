@@ -65,7 +65,7 @@ struct rebuild {
 struct index_compare {
     struct env *env;
     struct index_service *service;
-    const int64_t *dispatched; /* physical offset in front of which all records have been dispatched; the loop's */
+    const int64_t *dispatched, *recovered; /* as index_compare_new() has them; the loop's */
     struct index_key *keys;
     size_t key_count, key_capacity;
     struct index_compare_counts counts;
@@ -74,7 +74,7 @@ struct index_compare {
     uint64_t from, to, log_min;
     bool continues; /* where the last one ended */
     bool goes_back;
-    int64_t dispatched_at_begin;
+    int64_t reaches_at_begin; /* reaches() */
     size_t view_count;
     bool found;     /* damage, in: */
     bool in_file;   /* the file of the view `at`; else in front of it (view_count: behind all) */
@@ -111,7 +111,7 @@ struct index_compare {
     uint8_t chunk[CHUNK_ENTRIES * INDEX_ENTRY_SIZE];
 };
 
-struct index_compare *index_compare_new(struct env *env, struct index_service *service, const int64_t *dispatched)
+struct index_compare *index_compare_new(struct env *env, struct index_service *service, const int64_t *dispatched, const int64_t *recovered)
 {
     struct index_compare *compare = malloc(sizeof *compare);
     if (compare == NULL)
@@ -120,6 +120,7 @@ struct index_compare *index_compare_new(struct env *env, struct index_service *s
     compare->env = env;
     compare->service = service;
     compare->dispatched = dispatched;
+    compare->recovered = recovered;
     return compare;
 }
 
@@ -272,7 +273,7 @@ static bool look_ahead(struct index_compare *compare, const struct view *view, u
             *head = undo[n];
             continue;
         }
-        if (entry.previous != *head || entry.seconds < 0 || entry.physical_offset < *last_offset || entry.physical_offset >= compare->dispatched_at_begin)
+        if (entry.previous != *head || entry.seconds < 0 || entry.physical_offset < *last_offset || entry.physical_offset >= compare->reaches_at_begin)
             return false;
         undo[n] = *head;
         *head = compare->number + n;
@@ -592,13 +593,19 @@ static void unpin_all(struct index_compare *compare)
     compare->view_count = 0;
 }
 
+/* In front of this the index has what it will ever get: a start finds it there already, although it dispatches it once more. */
+static int64_t reaches(const struct index_compare *compare)
+{
+    return *compare->dispatched > *compare->recovered ? *compare->dispatched : *compare->recovered;
+}
+
 void index_compare_begin(struct index_compare *compare, uint64_t from, uint64_t to, uint64_t log_min)
 {
     compare->found = false;
     compare->failure.code = 0;
     compare->head_max = 0;
     compare->log_min = log_min;
-    compare->dispatched_at_begin = *compare->dispatched;
+    compare->reaches_at_begin = reaches(compare);
     compare->continues = compare->wanted ? from <= compare->position : from == compare->position;
     compare->goes_back = !compare->wanted && from < compare->position;
     compare->jumped = compare->jumped || !compare->continues;
@@ -643,7 +650,7 @@ void index_compare_run(struct index_compare *compare)
         size_t at = view_of(compare, compare->file);
         if (at + 1 == compare->view_count)
             check_rest(compare, at);
-        else if (!compare->jumped && (int64_t)compare->to >= compare->dispatched_at_begin)
+        else if (!compare->jumped && (int64_t)compare->to >= compare->reaches_at_begin)
             check_end(compare, at);
     }
 }
@@ -721,7 +728,7 @@ static void start_rebuild(struct index_compare *compare)
     rebuild->damaged = pinned(damaged);
     rebuild->previous = pinned(at > 0 ? service->files[at - 1] : NULL);
     rebuild->next = pinned(next);
-    rebuild->limit = *compare->dispatched;
+    rebuild->limit = reaches(compare);
     /* From now on new keys go into another file. */
     if (next == NULL && service->count > 0)
         service->files[service->count - 1]->sealed = true;

@@ -20,8 +20,9 @@
 
 struct index_compare; /* index_compare.c */
 
-/* dispatched: the physical offset in front of which all records have been dispatched, looked at on the loop. NULL: out of memory. */
-struct index_compare *index_compare_new(struct env *env, struct index_service *service, const int64_t *dispatched);
+/* dispatched: the physical offset in front of which all records have been dispatched; recovered: ... were when this process began, which dispatches some of them
+ * once more. Both are looked at on the loop. NULL: out of memory. */
+struct index_compare *index_compare_new(struct env *env, struct index_service *service, const int64_t *dispatched, const int64_t *recovered);
 /* Nobody may be in index_compare_run(). What was being made is removed. Before index_service_close(). */
 void index_compare_free(struct index_compare *compare);
 

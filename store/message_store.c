@@ -95,7 +95,7 @@ int message_store_open(struct message_store *store, struct env *env, const struc
             store->index = NULL;
             goto fail;
         }
-        store->index_compare = index_compare_new(env, store->index, &store->dispatched_offset);
+        store->index_compare = index_compare_new(env, store->index, &store->dispatched_offset, &store->recovered_position);
         if (store->index_compare == NULL) {
             code = error_set(error, ERROR_NO_MEMORY, "message store in %s: out of memory", config->root);
             goto fail;
