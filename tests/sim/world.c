@@ -1,4 +1,5 @@
-/* A run: machines start, clients send, things break and members come and go for a while (1); then what is broken is mended, first with a bare majority up (2), then with all
+/* A run: machines start, clients send, things break and members come and go for a while, in some runs until the whole group is gone and
+ * a fresh one begins with a backup (1, backup.h); then what is broken is mended, first with a bare majority up (2), then with all
  * (3): there must be progress within a bounded time. When the clients have ended all must become alike (4), and stay so over a last restart of
  * everything (5). */
 #include "tests/sim/world.h"
