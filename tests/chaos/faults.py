@@ -13,6 +13,7 @@ from failover import standing_still
 from network import Relay
 from odd_machine import CLOCK_MS, SYNC_EIO, SYNC_MS, WRITE_ERROR, WRITE_SHORT
 from process import memory_kb
+from task import Task
 
 MIB = 1 << 20
 
@@ -23,10 +24,40 @@ class Fault:
         self.name, self.inject, self.seconds, self.full_only, self.may_stop = name, inject, seconds, full_only, may_stop
 
 
+class Pair:
+    """Two faults at a time, each on a node of its own."""
+
+    def __init__(self, first, second):
+        self.faults = (first, second)
+        self.name = f"{first.name}+{second.name}"
+        self.seconds = max(first.seconds, second.seconds)
+        self.may_stop = first.may_stop or second.may_stop
+
+    def inject(self, chaos, nodes):
+        """Returns what undoes both. They begin together, and go on while the other is injected."""
+        tasks = [Task(lambda fault=fault, node=node: fault.inject(chaos, node)) for fault, node in zip(self.faults, nodes)]
+        for task in tasks:
+            task.join(300)
+        undo = [task.value for task in tasks]
+        try:
+            for task in tasks:
+                task.result(0)
+        except Exception:
+            undo_all(undo)
+            raise
+        return lambda: undo_all(undo)
+
+
+def undo_all(calls):
+    for call in reversed(calls):
+        if call is not None:
+            call()
+
+
 def kill(chaos, node):
     chaos.cluster.kill(node)
     time.sleep(1)
-    chaos.cluster.restart(node)
+    chaos.restart(node)
 
 
 def pause(seconds):
@@ -40,7 +71,7 @@ def restart_loop(chaos, node):
     for turn in range(4):
         if turn % 2 == 0:
             chaos.cluster.kill(node)
-        chaos.cluster.restart(node)
+        chaos.restart(node)
         time.sleep(chaos.chance.uniform(0.1, 1.5))
 
 
@@ -146,7 +177,7 @@ class Cgroup:
         self.limits = v1 if os.path.isdir(parent) else v2
         if not os.path.isdir(parent):
             parent = "/sys/fs/cgroup"
-        self.parent, self.path = parent, os.path.join(parent, f"ledgermq-chaos-{os.getpid()}")
+        self.parent, self.path = parent, os.path.join(parent, f"ledgermq-chaos-{os.getpid()}-{v1[0][0]}")
         try:
             os.mkdir(self.path)
         except OSError as error:
