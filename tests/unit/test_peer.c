@@ -6,8 +6,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "dledger/peer_version.h"
+#include "proto/ledger_entry.h"
 #include "tests/lib/replica_group.h"
 #include "tests/lib/run_suite.h"
 
@@ -122,7 +125,7 @@ static void receive_magic(int fd)
     ck_assert_uint_eq(load_u32(magic), PEER_MAGIC);
 }
 
-static void send_hello_of(int fd, const char *group_name)
+static void send_hello_in(int fd, const char *group_name, uint32_t version)
 {
     uint8_t header[PEER_HEADER_SIZE];
     struct peer_message message;
@@ -134,12 +137,19 @@ static void send_hello_of(int fd, const char *group_name)
     hello.run++;
     snprintf(hello.self_id, sizeof hello.self_id, "n1");
     snprintf(hello.group, sizeof hello.group, "%s", group_name);
+    if (version != 0)
+        hello.version = version;
     buffer_init(&body, 0);
     peer_hello_encode(&hello, &message, &body);
     peer_message_encode(&message, header);
     ck_assert_int_eq(write(fd, header, sizeof header), (ssize_t)sizeof header);
     ck_assert_int_eq(write(fd, body.data, body.size), (ssize_t)body.size);
     buffer_close(&body);
+}
+
+static void send_hello_of(int fd, const char *group_name)
+{
+    send_hello_in(fd, group_name, 0);
 }
 
 static void send_hello(int fd)
@@ -198,6 +208,42 @@ START_TEST(test_news_on_a_connection_without_an_answer)
 }
 END_TEST
 
+/* The version is a byte of each message, and what a hello must be understood in. Neither is answered, n0 says why, and looks for the member again. */
+START_TEST(test_an_unknown_version_is_refused)
+{
+    uint8_t header[PEER_HEADER_SIZE];
+    struct peer_message message = {.type = PEER_HELLO};
+    int dialled = accepted();
+    uint64_t began = uv_hrtime();
+
+    receive_magic(dialled);
+    receive_hello(dialled);
+    if (_i == 0) {
+        peer_message_encode(&message, header);
+        header[5] = 99;
+        store_u32(header + 12, 0);
+        store_u32(header + 12, crc32c(0, header, sizeof header));
+        ck_assert_int_eq(write(dialled, header, sizeof header), (ssize_t)sizeof header);
+    } else {
+        send_hello_in(dialled, replica->options.group, peer_version_newest + 1);
+    }
+    while (network.links[1].refusal[0] == '\0' && uv_hrtime() - began < WAIT_NS)
+        uv_run(&loop, UV_RUN_NOWAIT);
+    ck_assert_msg(strstr(network.links[1].refusal, _i == 0 ? "it speaks version 99 of the peer protocol" : "of the peer protocol and none before") != NULL, "\"%s\"",
+                  network.links[1].refusal);
+    ck_assert_ptr_null(network.links[1].connection);
+    close(dialled);
+    dialled = accepted();
+    receive_magic(dialled);
+    receive_hello(dialled);
+    send_hello(dialled);
+    while (network.links[1].connection == NULL && uv_hrtime() - began < WAIT_NS)
+        uv_run(&loop, UV_RUN_NOWAIT);
+    ck_assert_ptr_nonnull(network.links[1].connection);
+    close(dialled);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("peer");
@@ -206,6 +252,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, test_news_on_a_connection_without_an_answer);
     tcase_add_test(tcase, test_refused_is_dialled_again_later);
+    tcase_add_loop_test(tcase, test_an_unknown_version_is_refused, 0, 2);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
