@@ -163,6 +163,13 @@ void replica_receive_fetched(struct replica *replica, uint64_t from, const struc
         return;
     }
     last = raft_driver_last(&replica->driver);
+    if (leaderless) {
+        /* It may have gone on since its hello: until its end is here ours does not pass for the better log. It has our last entry now. */
+        struct peer_hello *hello = &replica->peers[from - 1].hello;
+        hello->last_index = in->fetch_result.last_index;
+        if (what == 0 && last > 0 && hello->last_term < ledger->last_term)
+            hello->last_term = ledger->last_term;
+    }
     replica->io.hello_changed(replica->io.context);
     target = in->fetch_result.match > in->fetch_result.commit ? in->fetch_result.match : in->fetch_result.commit;
     if (!leaderless && target < replica->group_index)
@@ -174,9 +181,13 @@ void replica_receive_fetched(struct replica *replica, uint64_t from, const struc
     }
     rv = replica_sync_now(replica, &error);
     if (leaderless) {
-        LOG_ERROR("members whose votes are needed forgot what they had, and all have been heard: what was acknowledged by those alone is lost; voting again with what "
-                  "member %s has",
-                  replica->members[from - 1].id);
+        if (replica->mute_reason == PEER_MUTE_UNCLEAN)
+            LOG_ERROR("too few others vote to elect a leader, and all have been heard: voting again with what member %s has, which is the most of what is left",
+                      replica->members[from - 1].id);
+        else
+            LOG_ERROR("members whose votes are needed forgot what they had, and all have been heard: what was acknowledged by those alone is lost; voting again with "
+                      "what member %s has",
+                      replica->members[from - 1].id);
         term = replica_unheard_term(replica, term);
         from = 0;
     }

@@ -291,18 +291,22 @@ uint64_t replica_leaderless(const struct replica *replica)
      * it is where our log ends before the others came. */
     unclean = unclean && !is_majority(some, heard.voters) && !replica->ends_early;
     most = heard.most == 0 ? NULL : hello_of(replica, heard.most);
-    /* What we have ourselves counts as well, and must not be cut for the sake of one that has less. Whoever runs and votes can be elected by us, if we have our
-     * votes, however much more it holds. */
+    /* In class A whoever runs and votes can be elected by us, if we have our votes, however much more it holds. In class B what we lack may be committed with our
+     * acknowledgement, and would be lost when the one that holds it went down and we voted for somebody else: we take it first, and who holds more and is mute
+     * goes on before us. */
+    bool is_enough = unclean && replica->options.durability == DURABILITY_A;
+    /* What we have ourselves counts as well, and must not be cut for the sake of one that has less. */
     bool ours = replica->ledger.last_index > 0 &&
-                (most == NULL || !better_log(most, replica->ledger.last_term, raft_driver_last(&replica->driver), unclean ? 0 : UINT64_MAX));
-    ours = ours || (unclean && (most == NULL || replica->members[heard.most - 1].voter));
+                (most == NULL || !better_log(most, replica->ledger.last_term, raft_driver_last(&replica->driver), is_enough ? 0 : UINT64_MAX));
+    ours = ours || (unclean && most == NULL) || (is_enough && replica->members[heard.most - 1].voter);
     if (!ours && most == NULL)
         return 0;
     uint64_t last_term = ours ? replica->ledger.last_term : most->last_term;
     raft_index last = ours ? raft_driver_last(&replica->driver) : most->last_index;
     for (int i = 0; i < replica->member_count; i++) {
         const struct peer_hello *hello = &replica->peers[i].hello;
-        if (replica_is_other(replica, i) && !hello->started && !(unclean && replica->members[i].voter) && better_log(hello, last_term, last, ours ? replica->id : 0))
+        if (replica_is_other(replica, i) && !hello->started && !(is_enough && replica->members[i].voter) &&
+            better_log(hello, last_term, last, ours ? replica->id : 0))
             return 0; /* that one comes first */
     }
     return ours ? replica->id : heard.most;

@@ -399,6 +399,55 @@ START_TEST(test_power_cut_of_one_that_must_vote)
 }
 END_TEST
 
+/* Three vote. One has everything and runs, or lost its checkpoint and so is mute at first; one lost the end of its log and cannot tell any more what it had
+ * acknowledged; the third lags and lost its vote. Too few are left to elect, but who lost acknowledged messages does not vote without them: with the third one it
+ * would elect somebody who does not have them either. It takes them from the one that has them. */
+START_TEST(test_votes_with_what_it_had_acknowledged)
+{
+    struct group_node *leader, *node, *third;
+
+    group_all_up();
+    leader = group_wait_leader(2000);
+    node = group_other(leader, NULL);
+    third = group_other(leader, node);
+    for (int i = 0; i < MESSAGES; i++) {
+        if (i == MESSAGES / 2) {
+            group_steps(50);
+            group_kill(third);
+        }
+        group_must_send(leader, i);
+    }
+    int64_t last = leader->replica.ledger.last_index;
+    group_steps(1500);
+    group_kill(leader);
+    group_kill(node);
+    sim_env_corrupt(&node->sim, segment_of(node), log_size(node) - 1, 4);
+    group_up(node);
+    group_steps(1500);
+    ck_assert_int_eq(node->replica.phase, REPLICA_MUTE);
+    group_power_cut(node);
+    if (_i == 1)
+        sim_env_remove(&leader->sim, group_file(leader, "checkpoint"));
+    sim_env_remove(&third->sim, group_file(third, "vote"));
+    group.passes = group_without_fetched;
+    group_all_up();
+    ck_assert_int_lt(node->replica.ledger.last_index, last);
+    for (int i = 0; i < 3000; i++) {
+        group_step();
+        ck_assert_int_eq(node->replica.phase, REPLICA_MUTE);
+        ck_assert_int_eq(third->replica.phase, REPLICA_MUTE);
+    }
+    ck_assert_int_eq(leader->replica.phase, REPLICA_RUNNING);
+    ck_assert_int_eq(node->replica.mute_reason, PEER_MUTE_UNCLEAN);
+    group.passes = NULL;
+    for (int i = 0; i < 1000 && node->replica.phase == REPLICA_MUTE; i++)
+        group_step();
+    ck_assert_int_eq(node->replica.phase, REPLICA_RUNNING);
+    ck_assert_int_ge(node->replica.ledger.last_index, last);
+    expect_whole();
+}
+END_TEST
+
 /* Entries that were whole at the start, and wait for those before them to be repaired, are damaged meanwhile: they are not applied as they are. */
 START_TEST(test_damage_while_waiting)
 {
@@ -977,6 +1026,7 @@ int main(void)
     tcase_add_loop_test(tcase, test_power_cut_before_repair, 0, 5);
     tcase_add_test(tcase, test_killed_before_repair);
     tcase_add_test(tcase, test_power_cut_of_one_that_must_vote);
+    tcase_add_loop_test(tcase, test_votes_with_what_it_had_acknowledged, 0, 2);
     tcase_add_test(tcase, test_leader_damaged_where_a_follower_is);
     tcase_add_test(tcase, test_leader_damaged_where_a_mute_member_ends);
     tcase_add_loop_test(tcase, test_damage_while_waiting, 0, 6);
