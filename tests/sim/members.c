@@ -99,8 +99,9 @@ static bool ask(enum dledger_member_action action, int node)
                                               action == DLEDGER_MEMBER_ADD ? strchr(address, '-') + 1 : "", request, &error);
     if (rv != 0)
         free(request);
-    else
-        checker_change_begins(raft_driver_last(&asked->replica.driver));
+    /* What could not be written to its end may stand in the log all the same, and the next start goes by it. */
+    if (rv == 0 || asked->replica.driver.failed)
+        checker_change_begins(raft_driver_last(&asked->replica.driver) + (rv != 0));
     assert(asked->life == life);
     TRACE(1, asked->id, "%s n%d: %s", names[action], node - 1, rv == 0 ? "begun" : error.message);
     machine_after(asked);
