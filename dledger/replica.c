@@ -259,7 +259,7 @@ bool replica_stop_step(struct replica *replica)
         replica_fail_pending(replica, ERROR_STOPPED);
     }
     if (replica->syncing || replica->saving || replica->votes.saving || replica->ledger.reserving || replica->scrub.out || replica->fetch.job.out ||
-        replica->serve.job.out)
+        replica->serve.job.out || replica->trim_release.job.out)
         return false;
     if (replica->phase == REPLICA_FAILED || !replica->driver.started)
         return true;

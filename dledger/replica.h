@@ -68,11 +68,19 @@ struct replica_save {
     int64_t trim_first;  /* DLedger index of the first entry that stays */
     bool snapshots_bad;  /* it was not: a start needs it as long as this is so */
     int trim_result;     /* 0 or -errno */
+    struct env_file *trim_file; /* that segment, so that the loop's own handle and mapping are not its last: NULL = not open */
     uint64_t sync_position;
     int result;
     struct error error;
 };
 void replica_save_run(struct replica_save *save); /* any thread */
+
+/* The last handle of a segment that was removed: its blocks are freed by who closes it, which takes long where it is large. */
+struct replica_release {
+    struct replica_job job;
+    struct env *env;
+    struct env_file *file;
+};
 
 /* A piece of the log to be checked away from the loop. */
 struct replica_scrub {
@@ -224,6 +232,7 @@ struct replica {
     bool trim_queues;       /* the queues' minimums are to follow */
     uint64_t trim_asked;    /* leader: the position in the newest record that it appended */
     uint64_t trimmed_segments;
+    struct replica_release trim_release;
 
     struct bulk_fetch fetch;
     struct replica_serve serve;

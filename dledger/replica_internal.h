@@ -155,7 +155,8 @@ bool replica_trim_wants_snapshot(const struct replica *replica);
 /* Which segment may be removed with this save, if any. */
 void replica_trim_plan(const struct replica *replica, struct replica_save *save);
 void replica_trim_run(struct replica_save *save); /* any thread */
-void replica_trimmed(struct replica *replica, const struct replica_save *save);
+void replica_trimmed(struct replica *replica, struct replica_save *save);
+void replica_trim_drop_file(struct replica_save *save); /* what a job that was not taken back has opened */
 
 /* ---- replica_slow_disk.c ---- */
 /* A sync was handed out; the commit index moved; it has come back. */

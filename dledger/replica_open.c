@@ -252,6 +252,7 @@ void replica_close(struct replica *replica)
     buffer_close(&replica->configuration);
     buffer_close(&replica->told);
     buffer_close(&replica->save.snapshot);
+    replica_trim_drop_file(&replica->save);
     free(replica->gather_sizes);
     replica->gather_sizes = NULL;
 }

@@ -16,6 +16,7 @@
  */
 #include "dledger/replica_internal.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -357,7 +358,7 @@ void replica_trim_plan(const struct replica *replica, struct replica_save *save)
     char name[21];
 
     save->trim_path[0] = '\0';
-    if (!replica_trim_pending(replica) || replica->phase != REPLICA_RUNNING || ledger_first_hole(&replica->ledger) != NULL || !first_kept(replica, &save->trim_first) ||
+    if (replica->trim_release.job.out || !replica_trim_pending(replica) || replica->phase != REPLICA_RUNNING || ledger_first_hole(&replica->ledger) != NULL || !first_kept(replica, &save->trim_first) ||
         replica->trim_index == 0 ||
         replica->durable_committed + 1 < (int64_t)replica->trim_index || replica_trim_wants_snapshot(replica) ||
         replica->checkpoint.synced_dispatched_position < replica->ledger.trim_position ||
@@ -371,19 +372,55 @@ void replica_trim_run(struct replica_save *save)
 {
     int rv;
 
+    assert(save->trim_file == NULL);
     /* What was written well may have rotted since, and what it was made from goes now. */
     save->snapshots_bad = !metadata_snapshot_both_reach(save->env, save->dir, save->trim_first - 1);
     if (save->snapshots_bad)
         return;
+    /* Without it, for lack of descriptors say, the loop frees the blocks. */
+    if (env_open(save->env, save->trim_path, ENV_READ, &save->trim_file) != 0)
+        save->trim_file = NULL;
     rv = save->env->ops->unlink(save->env, save->trim_path);
     if (rv == 0 || rv == -ENOENT)
         rv = env_sync_parent(save->env, save->trim_path); /* before the next one goes: a power cut must not leave a gap */
     save->trim_result = rv;
+    if (rv != 0)
+        replica_trim_drop_file(save);
 }
 
-void replica_trimmed(struct replica *replica, const struct replica_save *save)
+void replica_trim_drop_file(struct replica_save *save)
+{
+    if (save->trim_file != NULL)
+        env_close(save->env, save->trim_file);
+    save->trim_file = NULL;
+}
+
+static void release_run(struct replica_job *job)
+{
+    struct replica_release *release = (struct replica_release *)(void *)job; /* its first */
+    env_close(release->env, release->file);
+    release->file = NULL;
+}
+
+static void released(struct replica_job *job)
+{
+    (void)job;
+}
+
+/* The loop has let go of the segment. */
+static void release_file(struct replica *replica, struct replica_save *save)
+{
+    if (save->trim_file == NULL)
+        return;
+    replica->trim_release = (struct replica_release){{false, release_run, released}, save->env, save->trim_file};
+    save->trim_file = NULL;
+    replica_job_start(replica, &replica->trim_release.job);
+}
+
+void replica_trimmed(struct replica *replica, struct replica_save *save)
 {
     struct error error;
+    int rv;
     uint64_t begin = mapped_file_queue_begin(&replica->ledger.data);
 
     if (save->snapshots_bad) {
@@ -395,7 +432,9 @@ void replica_trimmed(struct replica *replica, const struct replica_save *save)
         LOG_WARN("%s cannot be removed: %s; it is tried again", save->trim_path, strerror(-save->trim_result));
         return;
     }
-    if (ledger_trim(&replica->ledger, begin + replica->ledger.data.file_size, &error) != 0) {
+    rv = ledger_trim(&replica->ledger, begin + replica->ledger.data.file_size, &error);
+    release_file(replica, save);
+    if (rv != 0) {
         LOG_WARN("ledger in %s: %s", replica->dir, error.message);
         return;
     }

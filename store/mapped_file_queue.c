@@ -658,8 +658,8 @@ int mapped_file_queue_reserve(struct mapped_file_queue *queue, struct mapped_fil
     return rv;
 }
 
-/* Unlinks the file; its mapping goes now, or with the last pin. */
-static int drop(struct mapped_file_queue *queue, struct mapped_file *file, struct error *error)
+/* Unlinks the file; its mapping goes now, or with the last pin. *removed: set when there was one. */
+static int drop(struct mapped_file_queue *queue, struct mapped_file *file, bool *removed, struct error *error)
 {
     char path[PATH_MAX];
     int rv = file_path(queue, file->start, "", path);
@@ -667,6 +667,7 @@ static int drop(struct mapped_file_queue *queue, struct mapped_file *file, struc
         rv = queue->env->ops->unlink(queue->env, path);
     if (rv != 0 && rv != -ENOENT)
         return io_error(error, rv, "remove", path);
+    *removed = *removed || rv == 0;
     file->dropped = true;
     mapped_file_pool_remove(file); /* the queue may go before the last pin does */
     if (file->pins == 0)
@@ -693,11 +694,10 @@ int mapped_file_queue_cut(struct mapped_file_queue *queue, uint64_t position, st
     bool removed = false;
     /* From the back, so that what a crash leaves is a row without a gap. */
     while (queue->count > 0 && queue->files[queue->count - 1]->start >= position) {
-        int rv = drop(queue, queue->files[queue->count - 1], error);
+        int rv = drop(queue, queue->files[queue->count - 1], &removed, error);
         if (rv != 0)
             return rv;
         queue->count--;
-        removed = true;
     }
     return finish_removal(queue, removed, error);
 }
@@ -720,6 +720,7 @@ int mapped_file_queue_remove_unborn(struct mapped_file_queue *queue, struct erro
 int mapped_file_queue_trim(struct mapped_file_queue *queue, uint64_t position, struct error *error)
 {
     size_t gone = 0;
+    bool removed = false;
     int rv = 0;
     while (gone + 1 < queue->count && queue->files[gone]->start + queue->file_size <= position) {
         /* One name at a time: a power cut may take removals back in any order, and must not leave a gap. */
@@ -731,14 +732,14 @@ int mapped_file_queue_trim(struct mapped_file_queue *queue, uint64_t position, s
             }
             queue->removed = false;
         }
-        rv = drop(queue, queue->files[gone], error);
+        rv = drop(queue, queue->files[gone], &queue->removed, error);
         if (rv != 0)
             break;
-        queue->removed = true;
+        removed = removed || queue->removed;
         gone++;
     }
     forget_oldest(queue, gone);
-    int synced = finish_removal(queue, gone > 0, rv == 0 ? error : NULL);
+    int synced = finish_removal(queue, removed, rv == 0 ? error : NULL);
     return rv != 0 ? rv : synced;
 }
 
@@ -746,9 +747,10 @@ int mapped_file_queue_destroy(struct mapped_file_queue *queue, struct error *err
 {
     /* The oldest first: what is left when the process dies on the way must reach as far as it did, or what comes next does not fit behind it. */
     size_t gone = 0;
+    bool removed = false; /* the directory goes as well */
     int rv = 0;
     while (rv == 0 && gone < queue->count) {
-        rv = drop(queue, queue->files[gone], error);
+        rv = drop(queue, queue->files[gone], &removed, error);
         gone += rv == 0;
     }
     forget_oldest(queue, gone);

@@ -125,7 +125,7 @@ int mapped_file_creation_drop(struct mapped_file_creation *creation);
 int mapped_file_queue_reserve(struct mapped_file_queue *queue, struct mapped_file *file, uint64_t position, uint64_t size);
 /* Removes all files that begin at or behind position (the file that holds position stays). Directory synced. */
 int mapped_file_queue_cut(struct mapped_file_queue *queue, uint64_t position, struct error *error);
-/* Removes whole files that end at or before position, never the last one. */
+/* Removes whole files that end at or before position, never the last one. One whose name is gone already is only forgotten: nothing waits for the disk then. */
 int mapped_file_queue_trim(struct mapped_file_queue *queue, uint64_t position, struct error *error);
 /* Removes all files and the directory. */
 int mapped_file_queue_destroy(struct mapped_file_queue *queue, struct error *error);

@@ -95,6 +95,53 @@ START_TEST(all_members_begin_at_the_same_place)
 }
 END_TEST
 
+static struct {
+    struct group_node *node;
+    uint64_t names_synced; /* directories of segments */
+    uint64_t last_let_go;  /* unlinked segments that nobody has open any more when the loop's mapping goes */
+} seen;
+
+static int sync_dir_seen(struct env *env, const char *path)
+{
+    struct group_node *node = seen.node;
+    size_t size = strlen(path);
+    seen.names_synced += size > 5 && strcmp(path + size - 5, "/data") == 0;
+    return node->sim_ops->sync_dir(env, path);
+}
+
+static void unmap_seen(struct env *env, void *address, size_t size)
+{
+    struct group_node *node = seen.node;
+    seen.last_let_go += size == GROUP_SEGMENT && node->replica.save.trim_file == NULL;
+    node->sim_ops->unmap(env, address, size);
+}
+
+/* The loop neither syncs the directory once more nor frees a segment's blocks: both have hung. */
+START_TEST(the_loop_does_not_wait_for_a_removal)
+{
+    group_all_up();
+    struct group_node *leader = fill(0, FIRST);
+    uint32_t open = leader->sim.open_files;
+    group_steps(1500);
+    memset(&seen, 0, sizeof seen);
+    seen.node = leader;
+    leader->ops.sync_dir = sync_dir_seen; /* of this member alone */
+    leader->ops.unmap = unmap_seen;
+    ck_assert_int_eq(replica_trim(&leader->replica, 2 * GROUP_SEGMENT), 0);
+    group_steps(6000);
+    ck_assert_ptr_eq(group_leader(), leader);
+    expect_begin(2 * GROUP_SEGMENT);
+    ck_assert_uint_eq(leader->replica.trimmed_segments, 2);
+    leader->ops.sync_dir = leader->sim_ops->sync_dir;
+    leader->ops.unmap = leader->sim_ops->unmap;
+    ck_assert_uint_eq(seen.names_synced, 2); /* by the job */
+    ck_assert_uint_eq(seen.last_let_go, 0);
+    ck_assert_ptr_null(leader->replica.save.trim_file);
+    ck_assert_ptr_null(leader->replica.trim_release.file);
+    ck_assert_uint_le(leader->sim.open_files, open - 2);
+}
+END_TEST
+
 /* Nobody is left behind: what a member does not have on its disk stays on the others'. */
 START_TEST(a_member_that_is_away_holds_the_log)
 {
@@ -650,6 +697,11 @@ int main(void)
     tcase_add_loop_test(tcase, a_damaged_beginning_of_one_alone, HEADER_ZEROED, INDEX_FLIPPED + 1);
     tcase_add_test(tcase, an_emptied_queue_that_looks_full);
     tcase_add_loop_test(tcase, damaged_first_units, 0, 5); /* no scrub for what nothing contradicts: not found */
+    suite_add_tcase(suite, tcase);
+    tcase = tcase_create("loop");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_checked_fixture(tcase, group_set_up, group_tear_down);
+    tcase_add_test(tcase, the_loop_does_not_wait_for_a_removal);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
