@@ -158,6 +158,8 @@ static bool may_hit(struct machine *machine, const struct block *block)
         return false;
     if (strstr(block->path, "/vote") != NULL && checker_votes(machine->id) && (checker_majority() == 1 || checker_change_open()) && !disk_fault_vote_is_sure(machine))
         return false;
+    if (strstr(block->path, "/checkpoint") != NULL && disk_fault_log_left(machine))
+        return false; /* an older one may not vouch for what was damaged */
     if (!is_log(block->path))
         return machine->log_begin == 0 || strstr(block->path, "/metadata.") == NULL || other_snapshot_does(machine, block->path);
     uint64_t position = segment_start(block->path) + block->offset;
@@ -190,6 +192,8 @@ static void hit(struct machine *machine, const struct block *block, const uint8_
         TRACE(1, machine->id, "disk: %llu bytes at %llu of %s change, entries %llu to %llu", (unsigned long long)block->size,
               (unsigned long long)block->offset, block->path, (unsigned long long)damage->first, (unsigned long long)damage->last);
     } else {
+        if (strstr(block->path, "/checkpoint") != NULL)
+            machine->vouched = 0; /* until the next one is durable, or a start has taken what is left */
         machine->notes_damaged = true;
         machine->notes_damaged_at = machine->saves;
         TRACE(1, machine->id, "disk: %llu bytes at %llu of %s change", (unsigned long long)block->size, (unsigned long long)block->offset, block->path);
