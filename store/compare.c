@@ -123,11 +123,14 @@ void message_store_walk_end(struct message_store *store)
 
 void message_store_compare_begin(struct message_store *store, struct message_store_compare *job)
 {
+    /* While a start dispatches again, queues are ahead of it, and may be of topics that the tables do not know yet: made behind deletions that are still to come. */
+    const bool ahead = store->dispatched_offset < store->recovered_position;
+
     job->store = store;
-    if (job->gap)
+    if (job->gap || ahead)
         message_store_walk_break(store);
     job->gap = false;
-    for (size_t i = 0; i < job->count; i++) {
+    for (size_t i = 0; i < job->count && !ahead; i++) {
         struct message_store_compared *one = &job->records[i];
         struct queue_node *node = node_of(store, one);
         if (node != NULL)

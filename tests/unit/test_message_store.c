@@ -1750,6 +1750,23 @@ static void cut_file(const char *path, uint64_t size)
     env_close(&sim.env, file);
 }
 
+/* A start dispatches again what stands before a deletion, and its queues are those of the topic that was made behind it. */
+START_TEST(nothing_is_compared_while_queues_are_ahead)
+{
+    for (int64_t i = 0; i < 200; i++)
+        append_to_log((struct spec){"A", 0, i % 100, "", 1, 0, 1700000000000 + i});
+    dispatch_ok(0, 100);
+    ck_assert_int_eq(message_store_delete_topic(&store, SLICE_LITERAL("A")), 0);
+    dispatch_ok(100, 200);
+    message_store_close(&store);
+    open_store();
+    recover(fake.end);
+    fake.end = store.dispatched_offset = fake.at[10]; /* as far as it has come */
+    ck_assert_uint_eq(compare(0, 10), 0);
+    ck_assert_int_eq(unit_at("A", 0, 5).physical_offset, fake.at[105]);
+}
+END_TEST
+
 /* Lost files between others are empty ones, and are filled. */
 START_TEST(lost_files_are_filled)
 {
@@ -2531,6 +2548,7 @@ int main(void)
     tcase_add_test(tcase, damaged_units_are_not_served);
     tcase_add_test(tcase, tags_codes_are_believed_when_compared);
     tcase_add_test(tcase, lost_files_are_filled);
+    tcase_add_test(tcase, nothing_is_compared_while_queues_are_ahead);
     tcase_add_test(tcase, earlier_topics_are_not_compared);
     tcase_add_test(tcase, a_damaged_last_unit_stops_nobody);
     tcase_add_test(tcase, other_delay_levels_are_no_damage);
