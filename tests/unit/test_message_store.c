@@ -2023,6 +2023,7 @@ START_TEST(seeded_damage_to_units)
     const struct message_filter filter = {&code, wants, NULL, 0};
     for (uint64_t seed = 1; seed <= rounds; seed++) {
         ck_assert_int_eq(message_store_sync(&store), 0);
+        note_sum(); /* as with each checkpoint */
         message_store_close(&store);
         sim.chance = sim.chance + seed * 0x9E3779B97F4A7C15u;
         for (uint64_t n = 1 + sim_env_chance(&sim, 3); n > 0; n--)
