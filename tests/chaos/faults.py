@@ -171,13 +171,13 @@ def descriptor_limit(chaos, node):
 class Cgroup:
     """A group of one process below ours, of cgroup v1 or v2."""
 
-    def __init__(self, controller, v1, v2):
+    def __init__(self, controller, pid, v1, v2):
         """v1, v2: (file, text) that set the limit."""
         parent = os.path.join("/sys/fs/cgroup", controller)
         self.limits = v1 if os.path.isdir(parent) else v2
         if not os.path.isdir(parent):
             parent = "/sys/fs/cgroup"
-        self.parent, self.path = parent, os.path.join(parent, f"ledgermq-chaos-{os.getpid()}-{v1[0][0]}")
+        self.parent, self.path = parent, os.path.join(parent, f"ledgermq-chaos-{controller}-{pid}")
         try:
             os.mkdir(self.path)
         except OSError as error:
@@ -219,7 +219,7 @@ def limited(controller, limits):
     """limits(anonymous bytes of the process): what v1's files get, and v2's."""
     def inject(chaos, node):
         pid = chaos.cluster.pid(node)
-        group = Cgroup(controller, *limits(memory_kb(pid) * 1024))
+        group = Cgroup(controller, pid, *limits(memory_kb(pid) * 1024))
         group.begin(pid)
         return group.end
     return inject
