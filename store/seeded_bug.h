@@ -25,6 +25,8 @@
     X(COMMIT_EARLY, "commit-early", "a leader counts itself as a majority")                       \
     X(EARLY_ANSWER, "early-answer", "a send is answered before it has committed")                 \
     X(SERVE_UNCOMMITTED, "serve-uncommitted", "entries are applied before they have committed")   \
+    X(SERVE_DAMAGED, "serve-damaged", "a pull serves what it has read without looking at its checksum") \
+    X(PULL_PASSES, "pull-passes", "a pull passes over a message that is damaged")                 \
     X(ACCEPT_EARLY, "accept-early", "a leader accepts before it has applied its predecessor's log") \
     X(APPLY_TWICE, "apply-twice", "a metadata record is applied twice")                           \
     X(RECORD_DROPPED, "record-dropped", "a metadata record is not applied")                       \
@@ -32,6 +34,7 @@
     X(QUEUE_SHIFT, "queue-shift", "a leader skips a queue offset")                                \
     X(QUEUE_REUSE, "queue-reuse", "a queue offset is given out twice")                            \
     X(DELTA_LOST, "delta-lost", "an answered consumer offset is not logged")                      \
+    X(ONEWAY_LOST, "oneway-lost", "a consumer offset that nobody waits for is not gathered")      \
     X(OFFSET_BACK, "offset-back", "a consumer offset falls back by one")                          \
     X(LOCKS_FORGOTTEN, "locks-forgotten", "a new leader does not know the queue locks")           \
     X(DELAY_FORGOTTEN, "delay-forgotten", "the progress of delayed messages is not applied")      \

@@ -320,6 +320,8 @@ void consumer_offset_commit(struct broker *broker, struct slice group, struct sl
         return;
     if (offset_reset_overrules(&table->resets, group, topic, queue_id, offset, env_monotonic_us(&broker->env)))
         return;
+    if (SEEDED_BUG_NOW(ONEWAY_LOST, 100))
+        return;
     int rv = pending_put(table, group, topic, queue_id, offset, env_monotonic_us(&broker->env));
     if (rv == ERROR_BUSY) {
         consumer_offset_flush(broker);

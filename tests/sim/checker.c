@@ -1017,6 +1017,37 @@ void checker_acknowledged(struct client_call *call)
                   (long long)call->queue_offset);
 }
 
+static const struct committed *committed_in(int queue, int64_t queue_offset)
+{
+    return queue_offset < 0 || (uint64_t)queue_offset >= queue_count[queue] ? NULL : &committed[queue_units[queue][queue_offset]];
+}
+
+void checker_pulled(struct machine *machine, int queue, int64_t queue_offset, struct slice record)
+{
+    struct message_dispatch dispatch;
+    checker_machine(machine);
+    if (machine->outcast)
+        return;
+    const struct committed *entry = committed_in(queue, queue_offset);
+    if (entry == NULL)
+        violation(machine->id, "a pull serves offset %lld of queue %d, which is not committed", (long long)queue_offset, queue);
+    const struct client_call *call = workload_of_message(record);
+    if (call == NULL || call->number != entry->call)
+        violation(machine->id, "a pull serves something else than message %lld of queue %d", (long long)queue_offset, queue);
+    if (message_dispatch_decode(record, &dispatch) != 0 || dispatch.queue_offset != queue_offset || workload_queue_of(dispatch.topic, dispatch.queue_id) != queue ||
+        dispatch.physical_offset != (int64_t)(entry->position + LEDGER_ENTRY_HEADER_SIZE))
+        violation(machine->id, "message %lld of queue %d is served and says that it is another one", (long long)queue_offset, queue);
+}
+
+void checker_passed_over(struct machine *machine, int queue, int64_t from, int64_t to)
+{
+    if (from == to || machine->outcast)
+        return;
+    const struct committed *last = committed_in(queue, to - 1);
+    if (to < from || last == NULL || last->position >= machine->replica.ledger.trim_position)
+        violation(machine->id, "a pull at offset %lld of queue %d goes on at %lld, and what is between was not deleted", (long long)from, queue, (long long)to);
+}
+
 /* ---- the end ---- */
 
 static struct machine *first_member(void)
@@ -1310,6 +1341,13 @@ static void check_offsets(struct machine *machine)
         if (floor > 0 && offset < floor && !checker_loss_excused(at))
             violation(machine->id, "group %s stands at offset %lld of queue %d, %lld was acknowledged", workload_group(slot), (long long)offset,
                       slot % WORKLOAD_TARGETS, (long long)floor);
+        for (int i = 1; i <= world.nodes; i++) {
+            const struct machine *leader = world.machines[i];
+            int64_t oneway = machine_runs(leader) && leader->replica.accepting ? workload_offset_oneway(leader, slot) : 0;
+            if (oneway > 0 && offset < oneway)
+                violation(machine->id, "group %s stands at offset %lld of queue %d, the leader took %lld one-way", workload_group(slot), (long long)offset,
+                          slot % WORKLOAD_TARGETS, (long long)oneway);
+        }
         if (offset > workload_offset_sent(slot))
             violation(machine->id, "group %s stands at offset %lld of queue %d, which nobody committed", workload_group(slot), (long long)offset,
                       slot % WORKLOAD_TARGETS);

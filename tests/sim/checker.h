@@ -11,7 +11,7 @@
 #include "dledger/replica.h"
 #include "tests/sim/machine.h"
 
-enum call_kind { CALL_PLAIN, CALL_DELAYED, CALL_HALF, CALL_END, CALL_OFFSET, CALL_QUERY, CALL_LOCK, CALL_UNLOCK, CALL_METADATA };
+enum call_kind { CALL_PLAIN, CALL_DELAYED, CALL_HALF, CALL_END, CALL_OFFSET, CALL_QUERY, CALL_LOCK, CALL_UNLOCK, CALL_METADATA, CALL_PULL };
 
 /* One client call, remembered for good. */
 struct client_call {
@@ -39,8 +39,8 @@ struct client_call {
     uint64_t half; /* decisions: number of the call */
     bool commits;
     int slot;      /* consumer offsets, or the queue of a lock */
-    int64_t value; /* offset: committed, or known to be acknowledged when it was asked for */
-    int client;    /* locks */
+    int64_t value; /* offset: committed, or known to be acknowledged when it was asked for; pulls: the first one asked for */
+    int client;    /* locks; pulls: 1 = of the group, which goes on behind what it gets */
 };
 
 void checker_init(void);
@@ -55,6 +55,9 @@ void checker_sending(struct machine *machine, uint64_t to, const struct peer_mes
 void checker_applied(struct machine *machine, uint64_t index, const struct message_dispatch *dispatch, bool replay);
 void checker_snapshot(struct machine *machine, uint64_t index);
 void checker_acknowledged(struct client_call *call); /* a message */
+/* A message that a pull serves, and messages [from, to) of a queue that it leaves out for good: those must have been deleted. */
+void checker_pulled(struct machine *machine, int queue, int64_t queue_offset, struct slice record);
+void checker_passed_over(struct machine *machine, int queue, int64_t from, int64_t to);
 /* Leads in the highest term in which anybody ever led. */
 bool checker_leads_newest(const struct machine *machine);
 /* Before the disk of a machine loses something. */

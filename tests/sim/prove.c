@@ -22,6 +22,8 @@ static const struct proof {
     [SEEDED_PERSISTED_EARLY] = {.durability = 'B'},
     [SEEDED_COMMIT_EARLY] = {.nodes = 3}, /* of five members three may well have an entry that is committed too early */
     [SEEDED_SUMS_NOT_COMPARED] = {.kinds = KIND(QUEUE_LOST) | KIND(TRANSFER)},
+    [SEEDED_SERVE_DAMAGED] = {.nodes = 3, .kinds = KIND(FLIP)},
+    [SEEDED_PULL_PASSES] = {.nodes = 3, .kinds = KIND(FLIP)},
     [SEEDED_NO_DOUBT] = {.nodes = 3, .kinds = KIND(PAUSE) | KIND(DELAY)}, /* what waited in the sockets of one that stood still is asked of a deposed leader */
     [SEEDED_BACKUP_UNPROVED] = {.durability = 'B', .backup = true},
     [SEEDED_RESTORE_UNCHECKED] = {.backup = true},

@@ -7,11 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "broker/metadata/consumer_offset.h"
+#include "broker/processor/cold_read.h"
 #include "broker/remoting/forward.h"
 #include "proto/remoting_command.h"
 #include "proto/topic_validator.h"
 
 #define DECISIONS_MAX 512
+#define PULL_MAX 8 /* messages */
+#define PULLERS (WORKLOAD_GROUPS - 1) /* the group that commits what it has read; the others count */
 #define LOCK_CLIENTS 3
 #define LOCK_QUEUES 2
 #define LOCK_TRUST (30 * SECOND) /* a client trusts a lock no longer */
@@ -33,6 +37,7 @@ static bool sends_now; /* every other call, while sends are wanted */
 static bool running;
 static struct buffer frame;
 static int64_t newest_acknowledged[WORKLOAD_QUEUES]; /* queue offset */
+static int64_t read_up_to[WORKLOAD_TARGETS];        /* the next message that the group of readers wants */
 static uint64_t decisions[DECISIONS_MAX]; /* half messages whose decision is due */
 static unsigned decision_count;
 static struct {
@@ -40,6 +45,11 @@ static struct {
     uint64_t floor_at;
     int64_t floor_in_backup; /* that began last */
     uint64_t floor_in_backup_at;
+    /* the newest commit that nobody waited for, and the leader that took it */
+    int64_t oneway;
+    uint64_t oneway_at, oneway_term;
+    uint32_t oneway_life;
+    int oneway_node;
 } slots[WORKLOAD_SLOTS];
 static struct {
     int owner; /* -1 = nobody */
@@ -57,6 +67,7 @@ void workload_init(void)
     decision_count = 0;
     buffer_init(&frame, 0);
     memset(slots, 0, sizeof slots);
+    memset(read_up_to, 0, sizeof read_up_to);
     memset(locks, 0, sizeof locks);
     for (int i = 0; i < WORKLOAD_QUEUES; i++)
         newest_acknowledged[i] = -1;
@@ -91,9 +102,12 @@ void workload_group_restored(const int64_t newest[WORKLOAD_QUEUES])
     for (int i = 0; i < WORKLOAD_SLOTS; i++) {
         slots[i].floor = slots[i].floor_in_backup;
         slots[i].floor_at = slots[i].floor_in_backup_at;
+        slots[i].oneway = 0;
     }
     for (int i = 0; i < WORKLOAD_QUEUES; i++)
         newest_acknowledged[i] = newest_acknowledged[i] < newest[i] ? newest_acknowledged[i] : newest[i];
+    for (int i = 0; i < WORKLOAD_TARGETS; i++)
+        read_up_to[i] = read_up_to[i] <= newest[i] ? read_up_to[i] : newest[i] + 1;
     for (int i = 0; i < LOCK_QUEUES; i++)
         locks[i].owner = -1;
 }
@@ -140,7 +154,19 @@ int64_t workload_offset_sent(int slot)
 
 const char *workload_group(int slot)
 {
-    return slot / WORKLOAD_TARGETS == 0 ? "readers" : "writers";
+    static const char *const names[WORKLOAD_GROUPS] = {"readers", "writers", "pullers"};
+    return names[slot / WORKLOAD_TARGETS];
+}
+
+static bool took_oneway(const struct machine *machine, int slot)
+{
+    return slots[slot].oneway > 0 && slots[slot].oneway_node == machine->id && slots[slot].oneway_life == machine->life &&
+           slots[slot].oneway_term == machine->replica.votes.term;
+}
+
+int64_t workload_offset_oneway(const struct machine *leader, int slot)
+{
+    return took_oneway(leader, slot) && world.now - slots[slot].oneway_at > 2 * CONSUMER_OFFSET_GATHER_MS * MS ? slots[slot].oneway : 0;
 }
 
 /* ---- bodies: made from a number, so that each byte can be checked ---- */
@@ -307,11 +333,24 @@ static void end_transaction(struct machine *machine)
 
 static void commit_offset(struct machine *machine)
 {
+    int slot = (int)chance(WORKLOAD_SLOTS);
+    int64_t value = slot / WORKLOAD_TARGETS == PULLERS ? read_up_to[slot % WORKLOAD_TARGETS] : slots[slot].sent + 1;
+    if (value <= slots[slot].sent) { /* nothing was read since: what counts does something else */
+        slot %= PULLERS * WORKLOAD_TARGETS;
+        value = slots[slot].sent + 1;
+    }
     struct client_call *call = new_call(machine, CALL_OFFSET);
     struct remoting_writer writer;
-    call->slot = (int)chance(WORKLOAD_SLOTS);
+    call->slot = slot;
     call->oneway = chance_of(300);
-    call->value = ++slots[call->slot].sent;
+    call->value = slots[slot].sent = value;
+    if (call->oneway) {
+        slots[slot].oneway = value;
+        slots[slot].oneway_at = world.now;
+        slots[slot].oneway_node = machine->id;
+        slots[slot].oneway_life = machine->life;
+        slots[slot].oneway_term = machine->replica.votes.term;
+    }
     const struct workload_queue *queue = &workload_queues[call->slot % WORKLOAD_TARGETS];
     begin(&writer, UPDATE_OFFSET, call->oneway);
     remoting_writer_ext_text(&writer, "consumerGroup", workload_group(call->slot));
@@ -327,12 +366,166 @@ static void query_offset(struct machine *machine)
     struct remoting_writer writer;
     call->slot = (int)chance(WORKLOAD_SLOTS);
     call->value = slots[call->slot].floor;
+    if (took_oneway(machine, call->slot) && slots[call->slot].oneway > call->value)
+        call->value = slots[call->slot].oneway;
     const struct workload_queue *queue = &workload_queues[call->slot % WORKLOAD_TARGETS];
     begin(&writer, QUERY_OFFSET, false);
     remoting_writer_ext_text(&writer, "consumerGroup", workload_group(call->slot));
     remoting_writer_ext_text(&writer, "topic", queue->topic);
     remoting_writer_ext_i64(&writer, "queueId", queue->id);
     submit(machine, &writer, call);
+}
+
+/* Also one that has been deposed without knowing it answers nothing old. Only a clock that stood still with its machine cannot tell how old a promise is. */
+static bool may_know_all(const struct machine *machine)
+{
+    return checker_leads_newest(machine) || machine->thawed_at == 0 || world.now - machine->thawed_at > MACHINE_ELECTION_MS * MS;
+}
+
+/* As the pull processor does it, which answers connections only: the store says which messages, and they are read through the mapping or by the pool. */
+struct pull {
+    struct cold_read read; /* first */
+    struct machine *machine;
+    struct client_call *call;
+    bool decides;
+    struct get_message_result result;
+};
+
+static void moves_to(const struct client_call *call, int64_t next)
+{
+    if (call->client != 0 && call->value == read_up_to[call->queue])
+        read_up_to[call->queue] = next;
+}
+
+/* Messages in order without a gap, each of them the committed one; what is not served was deleted with the log's beginning. */
+static void pulled(struct pull *pull, const uint8_t *const bytes[])
+{
+    const struct get_message_result *result = &pull->result;
+    struct client_call *call = pull->call;
+    int64_t next = call->value;
+    for (uint32_t i = 0; i < result->count; i++) {
+        checker_passed_over(pull->machine, call->queue, next, result->items[i].queue_offset);
+        checker_pulled(pull->machine, call->queue, result->items[i].queue_offset, slice_of(bytes[i], result->items[i].size));
+        next = result->items[i].queue_offset + 1;
+    }
+    checker_passed_over(pull->machine, call->queue, next, result->next_begin_offset);
+    world.stats->pulled += result->count;
+    world.stats->acknowledged++;
+    call->outcome = CALL_ACKNOWLEDGED;
+    call->acknowledged_at = world.now;
+    moves_to(call, result->next_begin_offset);
+}
+
+static bool is_gone(const struct pull *pull)
+{
+    return pull->machine->disk.dead || pull->machine->life != pull->call->life;
+}
+
+/* What the answer tells a client that gets no message. */
+static void pulled_nothing(struct pull *pull)
+{
+    const struct get_message_result *result = &pull->result;
+    struct client_call *call = pull->call;
+    bool beyond = call->value > result->max_offset;
+    call->outcome = CALL_ACKNOWLEDGED;
+    call->acknowledged_at = world.now;
+    world.stats->acknowledged++;
+    if (result->status == GET_MESSAGE_DAMAGED) {
+        world.stats->pulls_damaged++; /* the client asks again */
+        return;
+    }
+    if (!pull->decides && (beyond || result->status == GET_MESSAGE_OFFSET_TOO_SMALL || result->status == GET_MESSAGE_NO_MESSAGE_IN_QUEUE))
+        return; /* it asks the leader */
+    if (beyond && !may_know_all(pull->machine))
+        return;
+    if (beyond && !checker_loss_excused(0))
+        violation(call->node, "queue %d is said to end at %lld, %lld was read before", call->queue, (long long)result->max_offset, (long long)call->value);
+    if (pull->decides && may_know_all(pull->machine) && result->max_offset <= call->newest_before && !checker_loss_excused(0))
+        violation(call->node, "queue %d is said to end at %lld, a message at %lld was acknowledged before", call->queue, (long long)result->max_offset,
+                  (long long)call->newest_before);
+    if (!beyond)
+        checker_passed_over(pull->machine, call->queue, call->value, result->next_begin_offset);
+    moves_to(call, result->next_begin_offset);
+}
+
+static void on_pull_read(struct broker *broker, struct cold_read *read, int code)
+{
+    struct pull *pull = (struct pull *)read;
+    struct get_message_result *result = &pull->result;
+    const uint8_t *bytes[PULL_MAX];
+    const struct workload_queue *queue = &workload_queues[pull->call->queue];
+    if (!is_gone(pull)) {
+        const uint8_t *at = read->bytes;
+        pull->call->outcome = CALL_UNKNOWN;
+        for (uint32_t i = 0; code == 0 && i < result->count; i++) {
+            bytes[i] = at;
+            at += result->items[i].size;
+            if (message_record_is(slice_of(bytes[i], result->items[i].size), slice_of_text(queue->topic), queue->id, result->items[i].queue_offset,
+                                  result->items[i].physical_offset))
+                continue;
+            message_store_distrust(&broker->store, slice_of_text(queue->topic), queue->id, result->items[i].queue_offset);
+            result->next_begin_offset = result->items[i].queue_offset;
+            result->count = i;
+        }
+        if (code == 0)
+            pulled(pull, bytes);
+        else if (code == ERROR_DAMAGED)
+            world.stats->pulls_damaged++;
+    }
+    cold_read_free(read);
+    free(pull);
+}
+
+static void pull_messages(struct machine *machine)
+{
+    struct pull *pull = calloc(1, sizeof *pull);
+    struct client_call *call = new_call(machine, CALL_PULL);
+    assert(pull != NULL);
+    pull->machine = machine;
+    pull->call = call;
+    pull->decides = machine->replica.accepting && !replica_in_doubt(&machine->replica);
+    call->queue = (int)chance(WORKLOAD_TARGETS);
+    call->newest_before = newest_acknowledged[call->queue];
+    /* The group goes on from where it is, or somebody reads anew what is old. */
+    call->client = chance_of(500);
+    call->value = call->client != 0 ? read_up_to[call->queue] : (int64_t)chance((uint64_t)read_up_to[call->queue] + 1);
+    const struct workload_queue *queue = &workload_queues[call->queue];
+    struct message_store *store = &machine->broker.store;
+    struct get_message_result *result = &pull->result;
+    world.stats->pulls++;
+    message_store_get_message(store, slice_of_text(queue->topic), queue->id, call->value, 1 + (int32_t)chance(PULL_MAX), NULL, result);
+    if (is_gone(pull)) {
+        free(pull);
+        return;
+    }
+    if (result->status != GET_MESSAGE_FOUND) {
+        pulled_nothing(pull);
+        free(pull);
+        return;
+    }
+    /* What is in memory is served as it is there; where a disk has done something to it, that would be no longer what was written. */
+    if (machine->damaged_count > 0 || chance_of(500)) {
+        pull->read.kind = COLD_READ_PULL;
+        pull->read.done = on_pull_read;
+        pull->read.count = result->count;
+        for (uint32_t i = 0; i < result->count; i++) {
+            pull->read.items[i].physical_offset = result->items[i].physical_offset;
+            pull->read.items[i].size = result->items[i].size;
+        }
+        if (cold_read_start(machine->broker.cold_reads, &pull->read) != 0)
+            free(pull);
+        return;
+    }
+    const uint8_t *bytes[PULL_MAX];
+    bool complete = true;
+    for (uint32_t i = 0; i < result->count && complete; i++) {
+        bytes[i] = store->log.at(store->log.context, result->items[i].physical_offset, result->items[i].size);
+        complete = bytes[i] != NULL;
+    }
+    call->outcome = CALL_UNKNOWN;
+    if (complete && !is_gone(pull))
+        pulled(pull, bytes);
+    free(pull);
 }
 
 static void lock_or_unlock(struct machine *machine, bool lock)
@@ -435,12 +628,6 @@ static void decided(struct client_call *call)
         decide_later(half->number); /* asked again */
 }
 
-/* Also one that has been deposed without knowing it answers nothing old. Only a clock that stood still with its machine cannot tell how old a promise is. */
-static bool may_know_all(const struct machine *machine)
-{
-    return checker_leads_newest(machine) || machine->thawed_at == 0 || world.now - machine->thawed_at > MACHINE_ELECTION_MS * MS;
-}
-
 static void locked(struct client_call *call, struct slice body)
 {
     char text[16];
@@ -482,7 +669,7 @@ static void acknowledge(struct client_call *call, const struct remoting_command 
     case CALL_QUERY:
         if (slice_to_i64(remoting_ext(answer, "offset"), &offset) && may_know_all(world.machines[call->node]) &&
             ((call->value > 0 && offset < call->value) || offset > slots[call->slot].sent) && !checker_loss_excused(0))
-            violation(call->node, "an offset is answered as %lld: %lld was acknowledged before, %lld is the newest that was sent", (long long)offset,
+            violation(call->node, "an offset is answered as %lld: %lld was acknowledged before, or taken by this leader, %lld is the newest that was sent", (long long)offset,
                       (long long)call->value, (long long)slots[call->slot].sent);
         break;
     case CALL_LOCK:
@@ -526,6 +713,10 @@ void workload_answer(struct machine *machine, uint64_t number, struct slice answ
 void workload_call(struct machine *machine)
 {
     if (!machine->replica.accepting || machine->stopping) {
+        if (machine_runs(machine) && !machine->stopping) {
+            pull_messages(machine);
+            return;
+        }
         world.stats->refused++;
         return;
     }
@@ -540,12 +731,14 @@ void workload_call(struct machine *machine)
         return;
     }
     unsigned kind = (unsigned)chance(1000);
-    if (kind < 430)
+    if (kind < 400)
         send_message(machine, CALL_PLAIN);
-    else if (kind < 530)
+    else if (kind < 490)
         send_message(machine, CALL_DELAYED);
-    else if (kind < 640)
+    else if (kind < 590)
         send_message(machine, CALL_HALF);
+    else if (kind < 660)
+        pull_messages(machine);
     else if (kind < 780)
         commit_offset(machine);
     else if (kind < 840)
@@ -572,7 +765,11 @@ static void on_client(const struct world_event *event)
             leaders[count++] = i;
     }
     if (count > 0) {
-        struct machine *machine = world.machines[leaders[chance(count)]];
+        int chosen = leaders[chance(count)];
+        int other = 1 + (int)chance((uint64_t)world.nodes);
+        if (chance_of(100) && machine_runs(world.machines[other]))
+            chosen = other; /* a follower is asked for messages only */
+        struct machine *machine = world.machines[chosen];
         machine->client_calls += 1 + (chance_of(100) ? chance_skewed(40) : 0);
         if (machine->client_calls > 200)
             machine->client_calls = 200;

@@ -1,5 +1,5 @@
 /* The clients: they send requests as RocketMQ's clients do, frames to whoever says that it leads, and each answer is remembered. Plain, delayed and half
- * messages, decisions of transactions, consumer offsets, queue locks, topics and groups.
+ * messages, decisions of transactions, pulls from leaders and followers, consumer offsets, queue locks, topics and groups.
  */
 #ifndef LEDGERMQ_TESTS_SIM_WORKLOAD_H
 #define LEDGERMQ_TESTS_SIM_WORKLOAD_H
@@ -13,7 +13,7 @@
 #define WORKLOAD_MARKS (WORKLOAD_HALF + 1)
 #define WORKLOAD_GIVEN_UP (WORKLOAD_HALF + 2)
 #define WORKLOAD_QUEUES (WORKLOAD_HALF + 3)
-#define WORKLOAD_GROUPS 2
+#define WORKLOAD_GROUPS 3
 #define WORKLOAD_SLOTS (WORKLOAD_GROUPS * WORKLOAD_TARGETS) /* of consumer offsets: group x target */
 
 struct workload_queue {
@@ -48,6 +48,8 @@ int workload_queue_of(struct slice topic, int32_t id); /* -1 */
 /* Newest offset that a two-way commit of this slot was acknowledged with, and when; and the newest that was ever sent. */
 int64_t workload_offset_floor(int slot, uint64_t *acknowledged_at);
 int64_t workload_offset_sent(int slot);
+/* What the leader took from a one-way commit of this slot in its present term and process, so long ago that it must be in the log; 0 = nothing. */
+int64_t workload_offset_oneway(const struct machine *leader, int slot);
 const char *workload_group(int slot);
 
 #endif
