@@ -268,30 +268,35 @@ static uint64_t last_entry(void)
     return (uint64_t)backup.copy.manifest.last_index + 1;
 }
 
-/* It holds what was committed, all of it up to when it was begun, and nothing else. */
-static void check_backup(void)
+/* The first entry of the backup that is not the committed one; 0 = there is none. */
+static uint64_t first_other(void)
 {
     const struct backup_manifest *manifest = &backup.copy.manifest;
     char path[64];
-    if (last_entry() < backup.committed && !checker_loss_excused(0))
-        violation(backup.node, "a backup ends at entry %llu, and entry %llu was committed before it began", (unsigned long long)last_entry(),
-                  (unsigned long long)backup.committed);
-    if (last_entry() > checker_committed()) {
-        if (checker_loss_excused(0))
-            return;
-        violation(backup.node, "a backup ends at entry %llu, and committed is %llu", (unsigned long long)last_entry(), (unsigned long long)checker_committed());
-    }
     for (uint64_t i = (uint64_t)manifest->first_index + 1; i <= last_entry(); i++) {
         struct ledger_entry entry;
+        if (i > checker_committed())
+            return i;
         uint64_t size = 0, position = checker_entry_position(i), offset = position % world.segment_size;
         snprintf(path, sizeof path, "%s/data/%020llu", backup.folder, (unsigned long long)(position - offset));
         const uint8_t *bytes = sim_env_bytes(&backup.disk, path, &size);
-        if (bytes == NULL || offset + LEDGER_ENTRY_HEADER_SIZE > size || ledger_entry_decode(&entry, bytes + offset) != 0 || !checker_is_entry(i, &entry)) {
-            if (checker_loss_excused(0))
-                return;
-            violation(backup.node, "a backup holds another entry %llu than the committed one", (unsigned long long)i);
-        }
+        if (bytes == NULL || offset + LEDGER_ENTRY_HEADER_SIZE > size || ledger_entry_decode(&entry, bytes + offset) != 0 || !checker_is_entry(i, &entry))
+            return i;
     }
+    return 0;
+}
+
+/* It holds what was committed, all of it up to when it was begun, and nothing else. False: in class A that has been lost. */
+static bool check_backup(void)
+{
+    uint64_t other = first_other();
+    if (last_entry() < backup.committed && !checker_loss_excused(0))
+        violation(backup.node, "a backup ends at entry %llu, and entry %llu was committed before it began", (unsigned long long)last_entry(),
+                  (unsigned long long)backup.committed);
+    if (other != 0 && !checker_loss_excused(0))
+        violation(backup.node, "a backup up to entry %llu holds another entry %llu than the committed one, the last of which is %llu",
+                  (unsigned long long)last_entry(), (unsigned long long)other, (unsigned long long)checker_committed());
+    return other == 0;
 }
 
 static int any_leader(void)
@@ -493,7 +498,7 @@ static void restore(void)
     for (int i = 1; i <= world.nodes; i++)
         machine_renew(world.machines[i]);
     members_give_up();
-    checker_group_restored(last_entry() < checker_committed() ? last_entry() : checker_committed(), (uint64_t)backup.copy.manifest.term, backup.begun_at);
+    checker_group_restored(last_entry(), (uint64_t)backup.copy.manifest.term, backup.begun_at);
     backup.restored_last = last_entry();
     backup.restored_hash = backup.id == (uint64_t)backup.copy.id ? backup.metadata_hash : 0;
     backup.interruptions = chance_of(700) ? (unsigned)chance(12) : 0;
@@ -530,7 +535,8 @@ void backup_play(uint64_t us)
         there = make(i, true);
     if (there) {
         run_for(chance_skewed(us * 2 / 5));
-        restore();
+        if (check_backup())
+            restore();
     }
     if (began + us > world.now)
         world_run_until(began + us);

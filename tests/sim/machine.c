@@ -916,6 +916,7 @@ void machine_run(struct machine *machine)
         return;
     }
     machine->busy_until = world.now + 5 + chance(40);
+    machine->refusals += !machine->replica.accepting || machine->replica.reserve_failed || machine->replica.apply_stalled;
     if (more || there != 0) {
         machine_wake(machine, world.now);
         return;

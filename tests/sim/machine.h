@@ -50,6 +50,7 @@ struct machine {
     bool up;            /* a process runs */
     bool powered;
     uint32_t life;      /* counts processes */
+    uint32_t refusals;  /* counts turns at whose end it took no appends */
     uint64_t born;
     bool paused;
     bool frozen;

@@ -48,7 +48,7 @@ static struct {
     /* the newest commit that nobody waited for, and the leader that took it */
     int64_t oneway;
     uint64_t oneway_at, oneway_term;
-    uint32_t oneway_life;
+    uint32_t oneway_refusals;
     int oneway_node;
 } slots[WORKLOAD_SLOTS];
 static struct {
@@ -160,7 +160,7 @@ const char *workload_group(int slot)
 
 static bool took_oneway(const struct machine *machine, int slot)
 {
-    return slots[slot].oneway > 0 && slots[slot].oneway_node == machine->id && slots[slot].oneway_life == machine->life &&
+    return slots[slot].oneway > 0 && slots[slot].oneway_node == machine->id && slots[slot].oneway_refusals == machine->refusals &&
            slots[slot].oneway_term == machine->replica.votes.term;
 }
 
@@ -344,11 +344,11 @@ static void commit_offset(struct machine *machine)
     call->slot = slot;
     call->oneway = chance_of(300);
     call->value = slots[slot].sent = value;
-    if (call->oneway) {
-        slots[slot].oneway = value;
+    if (call->oneway) { /* a member that does not lead passes it on, or drops it */
+        slots[slot].oneway = machine->replica.accepting ? value : 0;
         slots[slot].oneway_at = world.now;
         slots[slot].oneway_node = machine->id;
-        slots[slot].oneway_life = machine->life;
+        slots[slot].oneway_refusals = machine->refusals;
         slots[slot].oneway_term = machine->replica.votes.term;
     }
     const struct workload_queue *queue = &workload_queues[call->slot % WORKLOAD_TARGETS];
