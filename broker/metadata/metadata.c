@@ -169,11 +169,19 @@ static void check(int rv, const char *what)
     LOG_WARN("metadata: %s is left out: %s", what, error_text(rv));
 }
 
+/* Where files stay the record must count as not applied: what is left would be served by a topic of the same name, and be in the way of its messages. The
+ * start repeats it. */
 static void delete_queues(struct broker *broker, struct slice topic)
 {
     int rv = message_store_delete_topic(&broker->store, topic);
-    if (rv != 0)
-        LOG_ERROR("metadata: queues of deleted topic %.*s: %s", (int)topic.size, (const char *)topic.data, error_text(rv));
+    if (rv == ERROR_INVALID) {
+        LOG_WARN("metadata: topic %.*s, which is deleted, cannot have had queues", (int)topic.size, (const char *)topic.data);
+    } else if (rv != 0) {
+        struct error error;
+        error_set(&error, rv, "the queues of topic %.*s, which is deleted, cannot be removed below %s/consumequeue (%s): look at the disk, then start again", (int)topic.size,
+                  (const char *)topic.data, broker->config.store_path_root_dir, error_text(rv));
+        dledger_commit_log_give_up(broker->log, &error);
+    }
     struct topic_entry *entry = topic_config_find(broker->topics, topic);
     if (entry != NULL)
         topic_config_forget_queues(entry);

@@ -9,9 +9,9 @@ from case_disk import MIB, SMALL_FILES, SmallDisk
 from case_leadership import mqadmin
 from case_membership import role_of
 from cluster import Cluster, Load, begin_load, check, verify, wait_for
-from e2e import case
+from e2e import MODE, case
 from odd_cluster import OddCluster
-from odd_machine import READ_MS, SYNC_EIO, SYNC_MS, WRITE_ERROR
+from odd_machine import QUEUE_UNLINK_EIO, READ_MS, SYNC_EIO, SYNC_MS, WRITE_ERROR
 
 
 def refuses(cluster, node, words):
@@ -27,6 +27,7 @@ def failed_leader(cluster, load, which, value, words):
     cluster.odd(node, which, value)
     wait_for("another leader", 20, lambda: cluster.leader_now() not in (None, node))
     seconds = time.monotonic() - begun
+    check(seconds < (1 if MODE == "full" else 10), f"another leader after {seconds:.1f} s")
     load.wait_for_more()
     table = cluster.runtime_table(node)
     check(table["raftFailed"] == "true" and table["raftRole"] != "LEADER", table)
@@ -86,6 +87,36 @@ def k3_a_follower_on_a_read_only_disk():
         load.stop()
         check(not load.refusals, f"{load.refusals}")
         return f"longest gap {slow_gap * 1000:.0f} ms beside the slow one, {load.longest_gap * 1000:.0f} ms beside the broken one, {verify(cluster, load)} acknowledged"
+
+
+@case
+def queue_files_that_cannot_be_removed():
+    """A topic is deleted, and a node's disk refuses to remove its queues: that node stops, for it would serve them when there is a topic of that name again. The
+    others go on, and it is one of them when its disk works and it was restarted."""
+    def bodies(node):
+        answer = remoting.ask(cluster.broker(node), remoting.PULL, remoting.pull_fields("T", 0, 0))
+        return [record.body for record in remoting.records(answer.body)] if answer.code == 0 else answer
+
+    with OddCluster() as cluster:
+        cluster.create_topic("T", 1)
+        for _ in range(20):
+            check(cluster.send("T", 0, b"old").code == 0, "a send")
+        leader = cluster.leader()
+        node = (leader + 1) % 3
+        wait_for("the follower to have them", 20, lambda: bodies(node) == [b"old"] * 20)
+        cluster.odd(node, QUEUE_UNLINK_EIO, 1)
+        check(remoting.ask(cluster.broker(leader), 215, {"topic": "T"}).code == 0, "the deletion")
+        wait_for("the follower to stop", 20, lambda: cluster.runtime_table(node)["raftFailed"] == "true")
+        refuses(cluster, node, "the queues of topic T, which is deleted, cannot be removed")
+        cluster.create_topic("T", 1)
+        for _ in range(5):
+            check(cluster.send("T", 0, b"new").code == 0, "a send")
+        check(not isinstance(bodies(node), list), lambda: f"it serves {bodies(node)}")
+        check(cluster.leader() == leader, "another leader")
+        cluster.odd(node, QUEUE_UNLINK_EIO, 0)
+        cluster.restart(node)
+        wait_for("the node to be level", 20, lambda: bodies(node) == [b"new"] * 5)
+        check(role_of(cluster, node) in ("FOLLOWER", "LEADER"), "it is no member")
 
 
 @case

@@ -11,6 +11,7 @@
  *     6  not 0: percent of the disk that statvfs tells are in use
  *     7  milliseconds that each unlink of a segment (20 digits) takes more
  *     8  not 0: each unlink of a segment fails with EIO
+ *     9  not 0: each unlink of a file of a consume queue fails with EIO
  *
  * ODD_HOSTS names a file of lines "NAME ADDRESS": what these names resolve to, as long as it says so.
  */
@@ -30,7 +31,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SETTINGS 9
+#define SETTINGS 10
 
 static volatile int64_t *settings;
 
@@ -145,6 +146,10 @@ int unlink(const char *path)
             errno = EIO;
             return -1;
         }
+    }
+    if (strstr(path, "/consumequeue/") != NULL && is_set(9)) {
+        errno = EIO;
+        return -1;
     }
     return real(path);
 }

@@ -9,7 +9,7 @@ from cluster import TOP, check
 from e2e import Skipped
 
 # In the order of odd_machine.c, which says what each does.
-SYNC_MS, READ_MS, CLOCK_MS, WRITE_ERROR, WRITE_SHORT, SYNC_EIO, PERCENT, UNLINK_MS, UNLINK_EIO = range(SETTINGS := 9)
+SYNC_MS, READ_MS, CLOCK_MS, WRITE_ERROR, WRITE_SHORT, SYNC_EIO, PERCENT, UNLINK_MS, UNLINK_EIO, QUEUE_UNLINK_EIO = range(SETTINGS := 10)
 
 
 def build(folder):
