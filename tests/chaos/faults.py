@@ -23,6 +23,10 @@ class Fault:
         """may_stop: the node need not come back by itself."""
         self.name, self.inject, self.seconds, self.full_only, self.may_stop = name, inject, seconds, full_only, may_stop
 
+    def may_stop_of(self, node):
+        """The nodes that need not come back by themselves."""
+        return {node} if self.may_stop else set()
+
 
 class Pair:
     """Two faults at a time, each on a node of its own."""
@@ -31,7 +35,9 @@ class Pair:
         self.faults = (first, second)
         self.name = f"{first.name}+{second.name}"
         self.seconds = max(first.seconds, second.seconds)
-        self.may_stop = first.may_stop or second.may_stop
+
+    def may_stop_of(self, nodes):
+        return {node for fault, node in zip(self.faults, nodes) if fault.may_stop}
 
     def inject(self, chaos, nodes):
         """Returns what undoes both. They begin together, and go on while the other is injected."""
@@ -39,12 +45,11 @@ class Pair:
         for task in tasks:
             task.join(300)
         undo = [task.value for task in tasks]
-        try:
-            for task in tasks:
+        # A failure counts, even where the other fault cannot be made here.
+        for task in sorted(tasks, key=lambda task: isinstance(task.error, Skipped)):
+            if task.is_alive() or task.error is not None:
+                undo_all(undo)
                 task.result(0)
-        except Exception:
-            undo_all(undo)
-            raise
         return lambda: undo_all(undo)
 
 
