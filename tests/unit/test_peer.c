@@ -157,6 +157,20 @@ static void send_hello(int fd)
     send_hello_of(fd, replica->options.group);
 }
 
+/* n0 dials once more, and takes this program for n1. */
+static int linked_again(void)
+{
+    uint64_t began = uv_hrtime();
+    int fd = accepted();
+    receive_magic(fd);
+    receive_hello(fd);
+    send_hello(fd);
+    while (network.links[1].connection == NULL && uv_hrtime() - began < WAIT_NS)
+        uv_run(&loop, UV_RUN_NOWAIT);
+    ck_assert_ptr_nonnull(network.links[1].connection);
+    return fd;
+}
+
 /* Somebody else answers at a member's address. It is asked again now and then, and not as fast as it answers. */
 START_TEST(test_refused_is_dialled_again_later)
 {
@@ -169,14 +183,7 @@ START_TEST(test_refused_is_dialled_again_later)
         again = accept(listener, NULL, NULL);
     }
     ck_assert_int_lt(again, 0);
-    again = accepted();
-    receive_magic(again);
-    receive_hello(again);
-    send_hello(again);
-    while (network.links[1].connection == NULL && uv_hrtime() - began < WAIT_NS)
-        uv_run(&loop, UV_RUN_NOWAIT);
-    ck_assert_ptr_nonnull(network.links[1].connection);
-    close(again);
+    close(linked_again());
     close(dialled);
 }
 END_TEST
@@ -233,14 +240,7 @@ START_TEST(test_an_unknown_version_is_refused)
                   network.links[1].refusal);
     ck_assert_ptr_null(network.links[1].connection);
     close(dialled);
-    dialled = accepted();
-    receive_magic(dialled);
-    receive_hello(dialled);
-    send_hello(dialled);
-    while (network.links[1].connection == NULL && uv_hrtime() - began < WAIT_NS)
-        uv_run(&loop, UV_RUN_NOWAIT);
-    ck_assert_ptr_nonnull(network.links[1].connection);
-    close(dialled);
+    close(linked_again());
 }
 END_TEST
 

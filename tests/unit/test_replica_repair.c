@@ -377,6 +377,16 @@ START_TEST(test_killed_before_repair)
 }
 END_TEST
 
+/* The end of its log is damaged, and it goes down again before anybody mends it. */
+static void forget_the_end(struct group_node *node)
+{
+    sim_env_corrupt(&node->sim, segment_of(node), log_size(node) - 1, 4);
+    group_up(node);
+    group_steps(1500);
+    ck_assert_int_eq(node->replica.phase, REPLICA_MUTE);
+    group_power_cut(node);
+}
+
 /* Two vote, and the end of one's log is damaged; it goes down again before anybody can mend it. It cannot tell any more what it acknowledged, but without it
  * nobody is elected, and the other one has all that was: it votes when all have been heard. Who has no vote does not make a majority with that one. */
 START_TEST(test_power_cut_of_one_that_must_vote)
@@ -389,11 +399,7 @@ START_TEST(test_power_cut_of_one_that_must_vote)
     third = group_other(leader, node);
     group_take_vote(leader, third);
     fill_and_kill(true, false);
-    sim_env_corrupt(&node->sim, segment_of(node), log_size(node) - 1, 4);
-    group_up(node);
-    group_steps(1500);
-    ck_assert_int_eq(node->replica.phase, REPLICA_MUTE);
-    group_power_cut(node);
+    forget_the_end(node);
     group_all_up();
     expect_whole();
 }
@@ -421,11 +427,7 @@ START_TEST(test_votes_with_what_it_had_acknowledged)
     group_steps(1500);
     group_kill(leader);
     group_kill(node);
-    sim_env_corrupt(&node->sim, segment_of(node), log_size(node) - 1, 4);
-    group_up(node);
-    group_steps(1500);
-    ck_assert_int_eq(node->replica.phase, REPLICA_MUTE);
-    group_power_cut(node);
+    forget_the_end(node);
     if (_i == 1)
         sim_env_remove(&leader->sim, group_file(leader, "checkpoint"));
     sim_env_remove(&third->sim, group_file(third, "vote"));
