@@ -177,8 +177,12 @@ int bulk_install(struct env *env, const char *store_dir, const char *dir, bool *
     snprintf(install, sizeof install, "%.3000s/install", dir);
     snprintf(path, sizeof path, "%.3000s/cleared", install);
     if (!bulk_install_is_complete(env, install)) {
-        /* Of a switch that is done: with the next complete beside it, step 1 would be left out. */
-        rv = unlink_in(env, install, "cleared");
+        /* Of a switch that is done: with the next complete beside it, step 1 would be left out. That complete is gone need not be durable yet: who removed it
+         * may have died, and what a power cut brings back must not be alone. */
+        if (marked(env, install, "cleared"))
+            rv = env->ops->sync_dir(env, install);
+        if (rv == 0)
+            rv = unlink_in(env, install, "cleared");
         if (rv != 0)
             return failed(error, dir, "removal of a mark", rv);
         *leftover = env->ops->list(env, install, see_one, NULL) == 1;

@@ -1086,6 +1086,24 @@ static void settle_node(struct sim_env *sim, struct sim_node *node, uint64_t kee
     make_durable(node);
 }
 
+static bool same_name(const char *a, const char *b)
+{
+    return a != NULL && b != NULL && strcmp(a, b) == 0;
+}
+
+/* An earlier change of a name of this one is undone. */
+static bool builds_on_lost(const struct sim_env *sim, const bool *undo, size_t at)
+{
+    const struct sim_journal *entry = &sim->journal[at];
+    for (size_t i = 0; i < at; i++) {
+        const struct sim_journal *before = &sim->journal[i];
+        if (undo[i] && (entry->change == CHANGE_RENAME_DIR || before->change == CHANGE_RENAME_DIR || same_name(before->path, entry->path) ||
+                        same_name(before->path, entry->from) || same_name(before->from, entry->path) || same_name(before->from, entry->from)))
+            return true;
+    }
+    return false;
+}
+
 void sim_env_power_cut(struct sim_env *sim)
 {
     static const uint64_t keeps[] = {0, 20, 50, 80, 100};
@@ -1094,7 +1112,6 @@ void sim_env_power_cut(struct sim_env *sim)
     for (struct sim_node *node = sim->nodes; node != NULL; node = node->next)
         settle_node(sim, node, keep);
 
-    /* Of each directory's unsynced changes a first part holds. */
     bool *undo = check_memory(calloc(sim->journal_count + 1, sizeof *undo));
     for (size_t i = 0; i < sim->journal_count; i++) {
         bool seen = false;
@@ -1106,6 +1123,7 @@ void sim_env_power_cut(struct sim_env *sim)
         for (size_t j = i; j < sim->journal_count; j++) {
             if (strcmp(sim->journal[j].dir, sim->journal[i].dir) != 0)
                 continue;
+            lost = sim->names_in_any_order ? builds_on_lost(sim, undo, j) : lost;
             lost = lost || sim_env_chance(sim, 3) == 0;
             undo[j] = lost;
         }

@@ -60,6 +60,7 @@ struct sim_env {
     uint64_t boot_id;        /* changed by a power cut */
     uint64_t disk_bytes;     /* size of the disk, 0 = no limit; whole pages count */
     uint32_t writeback_per_mille; /* chance that a call makes a few dirty pages durable, as the kernel does in the background */
+    bool names_in_any_order; /* of a directory's unsynced changes a power cut keeps any, but of one name's a first part; else of all a first part */
     struct sim_fault fault;
 
     /* ---- the test may read these ---- */
