@@ -76,10 +76,11 @@ int replica_backup_begin(struct replica *replica, struct dledger_backup *backup,
     backup->term = replica->ledger.last_term > replica->votes.term ? replica->ledger.last_term : replica->votes.term;
     backup->metadata_size = of->metadata.size;
     backup->metadata_crc = crc32c(0, of->metadata.data, of->metadata.size);
-    replica_append_member_ids(replica, &backup->members);
+    if (!replica_append_member_ids(replica, &backup->members)) { /* every restore would refuse a backup of nobody */
+        end(of);
+        return error_set(error, ERROR_NO_MEMORY, "memory is short for the list of members: try again in a while");
+    }
     int rv = fill_checkpoint(replica, &manifest, &backup->checkpoint);
-    if (rv == 0 && backup->members.failed)
-        rv = ERROR_NO_MEMORY;
     if (rv != 0) {
         end(of);
         return error_set(error, rv, "%s", error_text(rv));

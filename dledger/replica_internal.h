@@ -190,8 +190,9 @@ bool replica_has_others(const struct replica *replica);
 void replica_review_configuration(struct replica *replica);
 /* Place of the member in the table, -1 = none. */
 int replica_place_of(const struct replica *replica, struct slice id);
-/* Ids of the members in the configuration that is applied, with ; between them: changes that are under way are not in it. */
-void replica_append_member_ids(const struct replica *replica, struct buffer *out);
+/* Ids of the members in the configuration that is applied, with ; between them: changes that are under way are not in it. False:
+ * memory is short. */
+bool replica_append_member_ids(const struct replica *replica, struct buffer *out);
 /* Would the sender, which is as good as empty, begin with the same members as we? What older versions do not tell they are believed to. */
 bool replica_agrees_on_first(const struct replica *replica, const struct peer_hello *hello);
 /* This node forgot what it had, and its dLegerPeers names a member that those whom it has heard do not know: their group may be one of yesterday, which they left

@@ -126,18 +126,19 @@ static bool decode(struct slice encoded, struct raft_configuration *configuratio
     return raft_driver_configuration_valid(encoded, 1, &voters, &is_voter) && raft_configuration_decode(&buffer, configuration) == 0;
 }
 
-void replica_append_member_ids(const struct replica *replica, struct buffer *out)
+bool replica_append_member_ids(const struct replica *replica, struct buffer *out)
 {
     struct raft_configuration applied;
     struct dledger_member member;
 
     if (!decode(buffer_slice(&replica->configuration), &applied))
-        return;
+        return false;
     for (unsigned i = 0; i < applied.n; i++) {
         name_server(replica, &applied.servers[i], &member);
         buffer_append_format(out, "%s%s", i == 0 ? "" : ";", member.id);
     }
     raft_configuration_close(&applied);
+    return !out->failed;
 }
 
 static bool table_names(const struct dledger_member table[DLEDGER_MEMBERS_MAX], const char *id)

@@ -67,6 +67,46 @@ START_TEST(test_a_beginning_that_is_damaged)
 }
 END_TEST
 
+static void *no_memory(void *data, size_t count, size_t size)
+{
+    (void)data, (void)count, (void)size;
+    return NULL;
+}
+
+static void *no_memory_again(void *data, void *was, size_t size)
+{
+    (void)data, (void)was, (void)size;
+    return NULL;
+}
+
+static void *no_memory_at_all(void *data, size_t size)
+{
+    (void)data, (void)size;
+    return NULL;
+}
+
+/* No restore takes a backup that names no member. */
+START_TEST(test_no_memory_for_the_members)
+{
+    struct raft_heap heap = *raft_heap_get();
+    struct error error;
+    group_all_up();
+    struct group_node *leader = group_wait_leader(5000);
+    group_must_send(leader, 0);
+    heap.malloc = no_memory_at_all;
+    heap.calloc = no_memory;
+    heap.realloc = no_memory_again;
+    raft_heap_set(&heap);
+    int rv = begin_backup(leader, &error);
+    raft_heap_set_default();
+    ck_assert_int_eq(rv, ERROR_NO_MEMORY);
+    ck_assert_ptr_nonnull(strstr(error.message, "members"));
+    ck_assert_uint_eq(leader->replica.backup.id, 0);
+    ck_assert_int_eq(begin_backup(leader, &error), 0);
+    ck_assert(slice_equal_text(buffer_slice(&backup.members), "n0;n1;n2"));
+}
+END_TEST
+
 static Suite *suite(void)
 {
     Suite *suite = suite_create("replica_backup");
@@ -74,6 +114,7 @@ static Suite *suite(void)
     tcase_set_timeout(test, 120);
     tcase_add_checked_fixture(test, set_up, tear_down);
     tcase_add_test(test, test_members_of_where_it_ends);
+    tcase_add_test(test, test_no_memory_for_the_members);
     tcase_add_loop_test(test, test_a_beginning_that_is_damaged, 0, 5);
     suite_add_tcase(suite, test);
     return suite;
