@@ -175,7 +175,7 @@ void replica_receive_fetched(struct replica *replica, uint64_t from, const struc
     if (!leaderless && target < replica->group_index)
         target = replica->group_index; /* a leader that has been succeeded and does not know may not have the change that made us a member */
     if ((last < target && !SEEDED_BUG(WIPED_COUNTS)) || last == 0 || (!leaderless && !leader_is_recent(replica, term))) {
-        if (last < in->fetch_result.last_index)
+        if (last < in->fetch_result.last_index && (in->count > 0 || what == 1)) /* else what comes next is damaged there: the timer asks again */
             replica_send_fetch(replica);
         return;
     }

@@ -1011,6 +1011,56 @@ START_TEST(test_leader_damaged_where_a_mute_member_ends)
 }
 END_TEST
 
+static uint64_t deliver_later(uint64_t from, uint64_t to)
+{
+    (void)from, (void)to;
+    return 1000;
+}
+
+static int questions;
+
+static bool count_questions(uint64_t from, uint64_t to, const struct peer_message *message)
+{
+    (void)to;
+    questions += (int)from == elections_of && message->type == PEER_FETCH;
+    return message->type != PEER_REPAIR || !nobody_helps;
+}
+
+/* ... or just behind where that one ends: there is nothing to send, and the member asks again at times, and not as fast as it is answered. */
+START_TEST(test_leader_damaged_behind_where_a_mute_member_ends)
+{
+    group_all_up();
+    struct group_node *leader = group_wait_leader(2000);
+    struct group_node *mute = group_other(leader, NULL);
+    for (int i = 0; i < MESSAGES / 2; i++)
+        group_must_send(leader, i);
+    group_steps(1500);
+    group_kill(mute);
+    sim_env_remove(&mute->sim, group_file(mute, "vote"));
+    raft_index last = raft_driver_last(&leader->replica.driver);
+    uint64_t from = leader->replica.ledger.end_position;
+    for (int i = MESSAGES / 2; i < MESSAGES; i++)
+        group_must_send(leader, i);
+    group_steps(1500);
+    sim_env_corrupt(&leader->sim, segment_of(leader), from + 10, 0x40);
+    replica_look_at_entry(&leader->replica, last + 1);
+    ck_assert_ptr_nonnull(ledger_hole_of(&leader->replica.ledger, last));
+    nobody_helps = true;
+    elections_of = (int)mute->id;
+    group.passes = count_questions;
+    group.latency_us = deliver_later;
+    group_up(mute);
+    group_steps(500);
+    questions = 0;
+    group_steps(1000);
+    ck_assert_int_eq(mute->replica.phase, REPLICA_MUTE);
+    ck_assert_int_ge(questions, 1000000 / REPLICA_FETCH_RETRY_US);
+    ck_assert_int_le(questions, 3 * 1000000 / REPLICA_FETCH_RETRY_US); /* two are asked each time */
+    nobody_helps = false;
+    expect_whole();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("replica_repair");
@@ -1031,6 +1081,7 @@ int main(void)
     tcase_add_loop_test(tcase, test_votes_with_what_it_had_acknowledged, 0, 2);
     tcase_add_test(tcase, test_leader_damaged_where_a_follower_is);
     tcase_add_test(tcase, test_leader_damaged_where_a_mute_member_ends);
+    tcase_add_test(tcase, test_leader_damaged_behind_where_a_mute_member_ends);
     tcase_add_loop_test(tcase, test_damage_while_waiting, 0, 6);
     tcase_add_loop_test(tcase, test_damage_before_the_hole, 0, 2);
     tcase_add_loop_test(tcase, test_stale_entries, 1, 4);
