@@ -17,6 +17,7 @@
 #include "broker/metadata/group_queue_key.h"
 #include "broker/metadata/metadata.h"
 #include "broker/metadata/offset_reset.h"
+#include "broker/metadata/topic_config.h"
 #include "store/log_sink.h"
 #include "store/seeded_bug.h"
 
@@ -320,6 +321,10 @@ void consumer_offset_commit(struct broker *broker, struct slice group, struct sl
         return;
     if (offset_reset_overrules(&table->resets, group, topic, queue_id, offset, env_monotonic_us(&broker->env)))
         return;
+    if (topic_config_is_going(broker->topics, topic)) {
+        table->dropped++;
+        return;
+    }
     if (SEEDED_BUG_NOW(ONEWAY_LOST, 100))
         return;
     int rv = pending_put(table, group, topic, queue_id, offset, env_monotonic_us(&broker->env));
@@ -387,6 +392,8 @@ static int put_and_wait(struct broker *broker, struct slice group, struct slice 
         return ERROR_INVALID;
     if (!metadata_leads(broker))
         return ERROR_NOT_LEADER;
+    if (topic_config_is_going(broker->topics, topic))
+        return ERROR_NOT_FOUND;
     if (table->key_count >= CONSUMER_OFFSET_KEYS_MAX && consumer_offset_find_entry(table, group, topic) == NULL)
         return broker_stats_busy(broker->stats, LIMIT_HIT_OFFSETS);
     if (table->pending_count >= CONSUMER_OFFSET_PENDING_MAX)
@@ -604,6 +611,12 @@ void consumer_offset_flush(struct broker *broker)
         flush_leader(broker);
     else
         flush_follower(broker);
+}
+
+void consumer_offset_topic_goes(struct broker *broker, struct slice topic)
+{
+    consumer_offset_flush(broker);
+    pending_forget(broker->offsets, slice_of(NULL, 0), topic);
 }
 
 /* ---- life ---- */

@@ -63,12 +63,12 @@ int64_t consumer_offset_find(struct consumer_offset_table *table, struct slice g
 struct consumer_offset_entry *consumer_offset_find_entry(struct consumer_offset_table *table, struct slice group, struct slice topic);
 
 /* A commit that nobody waits for (one-way 15, commitOffset of a pull). Gathered for CONSUMER_OFFSET_GATHER_MS; what is stored already is skipped; a
- * negative offset (ali-ons sends -1) is ignored. On a follower the gathered commits go to the leader. */
+ * negative offset (ali-ons sends -1) is ignored, and so is one of a topic that is about to go. On a follower the gathered commits go to the leader. */
 void consumer_offset_commit(struct broker *broker, struct slice group, struct slice topic, int32_t queue_id, int64_t offset);
 
 typedef void (*consumer_offset_done)(struct broker *broker, void *context, int code);
 /* A commit that somebody waits for, on the leader: goes into the log at the end of this turn. 0: `done` will be called, never inside this call.
- * ERROR_EXISTS: just this value is stored, or a reset overrules it: answer now. ERROR_INVALID: queue id or offset out of range, or a name too long. Else
+ * ERROR_EXISTS: just this value is stored, or a reset overrules it: answer now. ERROR_NOT_FOUND: the topic is about to go. ERROR_INVALID: queue id or offset out of range, or a name too long. Else
  * ERROR_NOT_LEADER, ... */
 int consumer_offset_commit_wait(struct broker *broker, struct slice group, struct slice topic, int32_t queue_id, int64_t offset,
                                 consumer_offset_done done, void *context);
@@ -83,6 +83,9 @@ int consumer_offset_settle(struct broker *broker, struct slice group, struct sli
 /* The role or the term changed. What was gathered before is dropped, and those who wait are told: it may reach the next leader behind a newer commit that
  * was answered there. */
 void consumer_offset_role_changed(struct broker *broker, uint64_t term, bool leads);
+/* A record that deletes the topic is about to be submitted: what was gathered goes ahead of it, or nowhere. Until it is settled commits for this topic are refused:
+ * they would come behind it, and be taken for those of the next topic of that name. */
+void consumer_offset_topic_goes(struct broker *broker, struct slice topic);
 /* Submits everything gathered. */
 void consumer_offset_flush(struct broker *broker);
 

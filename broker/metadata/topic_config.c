@@ -11,6 +11,7 @@
 
 #include "broker/broker.h"
 #include "broker/broker_stats.h"
+#include "broker/metadata/consumer_offset.h"
 #include "broker/metadata/metadata.h"
 #include "proto/topic_validator.h"
 
@@ -126,8 +127,14 @@ static void deletion_ends(struct topic_config_table *table, struct slice name)
         deletion_drop(table, deletion);
 }
 
-int topic_config_deletion_begins(struct topic_config_table *table, struct slice name)
+bool topic_config_is_going(struct topic_config_table *table, struct slice name)
 {
+    return table->deletions != NULL && is_being_deleted(table, name);
+}
+
+int topic_config_deletion_begins(struct broker *broker, struct slice name)
+{
+    struct topic_config_table *table = broker->topics;
     struct topic_entry *entry = topic_config_find(table, name);
     struct topic_deletion *deletion = deletion_find(table, name);
     if (deletion == NULL) {
@@ -138,6 +145,7 @@ int topic_config_deletion_begins(struct topic_config_table *table, struct slice 
         }
         HASH_ADD_KEYPTR(hh, table->deletions, deletion->name, name.size, deletion);
     }
+    consumer_offset_topic_goes(broker, name);
     deletion->count++;
     deletion->unanswered++;
     if (entry != NULL)

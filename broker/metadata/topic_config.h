@@ -83,8 +83,10 @@ uint64_t topic_config_since(void *context, struct slice topic);
 bool topic_config_is_coming(struct topic_config_table *table, struct slice topic);
 
 /* Leader: a record that deletes this topic is about to be submitted. From now on the topic is `deleting`, and so is one of that name that is made by a record
- * which stands before that one. ERROR_NO_MEMORY: nothing is changed. */
-int topic_config_deletion_begins(struct topic_config_table *table, struct slice name);
+ * which stands before that one. Offsets that were gathered for it go ahead. ERROR_NO_MEMORY: nothing is changed. */
+int topic_config_deletion_begins(struct broker *broker, struct slice name);
+/* The same without a table entry: is a record that deletes it on its way, or may it yet commit? */
+bool topic_config_is_going(struct topic_config_table *table, struct slice name);
 /* What became of the record, for the one who submitted it. Where the outcome is unknown it may stand in the log: the topic stays `deleting`. */
 void topic_config_deletion_settled(struct topic_config_table *table, struct slice name, int code);
 /* accept_count: dledger_state's. When the log begins to accept, all records of the leadership before are applied or gone. */

@@ -172,7 +172,7 @@ static void delete_topic(struct broker *broker, struct request *request)
     record.n_delete_topics = 1;
     record.delete_topics = names;
     /* From here on no send may follow the record into the log: it would be a message of the old topic behind its end. */
-    int rv = topic_config_deletion_begins(broker->topics, topic);
+    int rv = topic_config_deletion_begins(broker, topic);
     if (rv != 0) {
         reply_not_now(broker, &request->reply_to, rv);
         return;

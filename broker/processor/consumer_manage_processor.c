@@ -160,6 +160,9 @@ static void update_consumer_offset(struct broker *broker, struct request *reques
     free(wait);
     if (rv == ERROR_EXISTS)
         reply_simple(broker, &request->reply_to, RESPONSE_SUCCESS, NULL);
+    else if (rv == ERROR_NOT_FOUND)
+        reply_simple(broker, &request->reply_to, RESPONSE_TOPIC_NOT_EXIST, "the topic[%.*s] is being deleted", (int)header.topic.size,
+                     (const char *)header.topic.data);
     else if (rv == ERROR_INVALID)
         reply_simple(broker, &request->reply_to, RESPONSE_SYSTEM_ERROR, "consumerGroup, topic or queueId is out of range");
     else

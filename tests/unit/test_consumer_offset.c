@@ -414,6 +414,67 @@ START_TEST(deletions_take_offsets_along)
 }
 END_TEST
 
+/* As DELETE_TOPIC_IN_BROKER does. */
+static int submit_deletion(const char *name)
+{
+    Ledgermq__MetadataRecord record = LEDGERMQ__METADATA_RECORD__INIT;
+    char *names[1] = {(char *)(uintptr_t)name};
+    record.n_delete_topics = 1;
+    record.delete_topics = names;
+    ck_assert_int_eq(topic_config_deletion_begins(broker, slice_of_text(name)), 0);
+    return metadata_submit(broker, &record, NULL, NULL);
+}
+
+/* A consumer of the topic that is made next would begin there, and never see the messages before it. */
+START_TEST(no_offset_of_a_topic_comes_behind_its_end)
+{
+    broker_state_put_topic(&state, 1, "T", 4);
+    state.next_index = 2;
+    commit(0, 5);
+    ck_assert_int_eq(commit_wait(1, 6), 0);
+    ck_assert_int_eq(submit_deletion("T"), 0);
+    commit(2, 7);
+    ck_assert_int_eq(commit_wait(3, 8), ERROR_NOT_FOUND);
+    ck_assert_int_eq(consumer_offset_reset_wait(broker, G, T, 3, 8, false, on_done, &state), ERROR_NOT_FOUND);
+    consumer_offset_commit(broker, G, SLICE_LITERAL("U"), 0, 9);
+    consumer_offset_flush(broker);
+    broker_state_commit(&state);
+    ck_assert_int_eq(done_calls, 1);
+    ck_assert_int_eq(done_code, 0);
+    broker_state_put_topic(&state, 20, "T", 4);
+    for (int32_t queue_id = 0; queue_id < 4; queue_id++)
+        ck_assert_int_eq(stored(queue_id), -1);
+    ck_assert_int_eq(consumer_offset_find(broker->offsets, G, SLICE_LITERAL("U"), 0), 9);
+    commit(0, 1);
+    ck_assert_int_eq(commit_wait(1, 2), 0);
+    consumer_offset_flush(broker);
+    broker_state_commit(&state);
+    ck_assert_int_eq(stored(0), 1);
+    ck_assert_int_eq(stored(1), 2);
+}
+END_TEST
+
+/* The log takes nothing when the deletion is asked for, and takes the deletion: what could not go in front of it goes nowhere. */
+START_TEST(what_cannot_go_in_front_of_a_deletion_is_forgotten)
+{
+    broker_state_put_topic(&state, 1, "T", 4);
+    state.next_index = 2;
+    commit(0, 5);
+    ck_assert_int_eq(commit_wait(1, 6), 0);
+    state.append_code = ERROR_BUSY;
+    ck_assert_int_eq(topic_config_deletion_begins(broker, T), 0);
+    ck_assert_int_eq(done_calls, 1);
+    ck_assert_int_eq(done_code, ERROR_BUSY);
+    topic_config_deletion_settled(broker->topics, T, ERROR_BUSY);
+    state.append_code = 0;
+    ck_assert_int_eq(submit_deletion("T"), 0);
+    consumer_offset_flush(broker);
+    broker_state_commit(&state);
+    ck_assert_int_eq(stored(0), -1);
+    ck_assert_int_eq(stored(1), -1);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("consumer_offset");
@@ -433,6 +494,8 @@ int main(void)
     tcase_add_test(test, reading_waits_for_what_is_on_its_way);
     tcase_add_test(test, many_values_are_cut_into_records_and_the_last_one_tells);
     tcase_add_test(test, deletions_take_offsets_along);
+    tcase_add_test(test, no_offset_of_a_topic_comes_behind_its_end);
+    tcase_add_test(test, what_cannot_go_in_front_of_a_deletion_is_forgotten);
     suite_add_tcase(suite, test);
     return run_suite(suite);
 }

@@ -170,7 +170,7 @@ static void submit_deletion(const char *name)
     char *names[1] = {(char *)(uintptr_t)name};
     record.n_delete_topics = 1;
     record.delete_topics = names;
-    ck_assert_int_eq(topic_config_deletion_begins(broker->topics, slice_of_text(name)), 0);
+    ck_assert_int_eq(topic_config_deletion_begins(broker, slice_of_text(name)), 0);
     int rv = metadata_submit(broker, &record, on_deleted, names[0]);
     if (rv != 0)
         on_deleted(broker, names[0], rv);
