@@ -179,6 +179,9 @@ int message_store_dispatch(struct message_store *store, struct slice record, str
     }
 
     if (add_unit) {
+        /* Of a topic that is deleted further on: what was summed knew it without its queue. */
+        if (dispatch->physical_offset < store->recovered_position)
+            queue_sums_void(&store->sums, store->env, store->queues->dir);
         struct consume_queue_unit unit = unit_of(store, node->schedule, dispatch);
         rv = consume_queue_append(&node->queue, dispatch->queue_offset, &unit);
         assert(rv == 0);

@@ -969,6 +969,33 @@ START_TEST(the_mark_of_a_deletion_is_durable)
 }
 END_TEST
 
+/* A start dispatches again what stands before a deletion, which puts it into a queue anew, and dies before it comes to the deletion: nothing is lost. */
+START_TEST(a_queue_that_a_start_fills_again_is_no_loss)
+{
+    for (int64_t i = 0; i < 20; i++)
+        append_to_log((struct spec){i < 10 ? "T" : "U", 0, i % 10, "", 1, 0, 1});
+    dispatch_ok(0, 10);
+    ck_assert_int_eq(message_store_delete_topic(&store, SLICE_LITERAL("T")), 0);
+    dispatch_ok(10, 20);
+    ck_assert_int_eq(message_store_sync(&store), 0);
+    note_sum();
+    for (int starts = 0; starts < 3; starts++) {
+        message_store_close(&store);
+        sim_env_restart(&sim);
+        open_store();
+        recover(fake.end);
+        ck_assert(!store.lost_ends);
+        ck_assert_int_eq(message_store_recovered_position(&store), fake.end);
+        dispatch_ok(0, 3 + starts);
+    }
+    dispatch_ok(5, 10);
+    ck_assert_int_eq(message_store_delete_topic(&store, SLICE_LITERAL("T")), 0);
+    dispatch_ok(10, 20);
+    ck_assert_int_eq(message_store_max_offset(&store, SLICE_LITERAL("T"), 0), 0);
+    ck_assert_int_eq(message_store_max_offset(&store, SLICE_LITERAL("U"), 0), 10);
+}
+END_TEST
+
 /* ---- faults ---- */
 
 START_TEST(full_disk)
@@ -2527,6 +2554,7 @@ int main(void)
     tcase_add_loop_test(tcase, killed_while_a_topic_is_deleted, 0, 8);
     tcase_add_loop_test(tcase, power_cut_behind_a_deletion, 0, 10);
     tcase_add_test(tcase, the_mark_of_a_deletion_is_durable);
+    tcase_add_test(tcase, a_queue_that_a_start_fills_again_is_no_loss);
     tcase_add_test(tcase, full_disk);
     tcase_add_test(tcase, killed_in_any_call);
     tcase_add_test(tcase, power_cuts);
