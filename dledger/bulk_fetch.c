@@ -137,10 +137,25 @@ static void start_over(struct bulk_fetch *fetch, const char *why)
 
 /* ---- questions ---- */
 
+static bool is_damaged(const struct replica *replica)
+{
+    return replica->phase == REPLICA_MUTE && replica->mute_reason == PEER_MUTE_DAMAGED;
+}
+
+/* What is fetched from a member takes the place of what was acknowledged here, so all of that must be there: in a log as good as this one, as in an election, is
+ * all that was committed with this one's help, and stays. A hello that is old only tells of less. */
+static bool holds_ours(const struct replica *replica, const struct peer_hello *hello)
+{
+    return hello->last_term > replica->ledger.last_term ||
+           (hello->last_term == replica->ledger.last_term && hello->last_index >= raft_driver_last(&replica->driver));
+}
+
+/* Whoever leads is asked. When nobody does, and this member's log must be whole before somebody can, anybody is who runs and has all that this member has. */
 static void ask_manifest(struct bulk_fetch *fetch)
 {
     struct replica *replica = fetch->replica;
     struct peer_message message = {.type = PEER_MANIFEST};
+    bool anybody = is_damaged(replica) && ++fetch->unanswered > UNANSWERED_MAX, some = false;
 
     if (holds_entries(fetch)) {
         message.manifest.next_index = (uint64_t)fetch->staging.last_index + 2;
@@ -149,8 +164,21 @@ static void ask_manifest(struct bulk_fetch *fetch)
     if (replica_leaderless(replica) != 0)
         message.flags = PEER_FETCH_LEADERLESS;
     for (int i = 0; i < replica->member_count; i++) {
-        if (replica->peers[i].connected && replica->peers[i].hello.started && replica->members[i].peer_version >= PEER_VERSION_BULK)
-            replica->io.send(replica->io.context, (uint64_t)i + 1, &message, NULL, 0);
+        const struct replica_peer *peer = &replica->peers[i];
+        if (!peer->connected || !peer->hello.started || replica->members[i].peer_version < PEER_VERSION_BULK)
+            continue;
+        replica->io.send(replica->io.context, (uint64_t)i + 1, &message, NULL, 0);
+        if (!anybody || !holds_ours(replica, &peer->hello))
+            continue;
+        struct peer_message leaderless = message;
+        leaderless.flags = PEER_FETCH_LEADERLESS;
+        replica->io.send(replica->io.context, (uint64_t)i + 1, &leaderless, NULL, 0);
+        some = true;
+    }
+    if (anybody && !some && !fetch->said_waits) {
+        LOG_WARN("nobody leads, and no member that is here has all that this one may have acknowledged: it waits for one. When that is lost for good: mqbroker "
+                 "--force-new-group, on the member whose log is to count (docs/group.md), or a backup");
+        fetch->said_waits = true;
     }
 }
 
@@ -278,11 +306,6 @@ static void finished(struct replica_job *job)
     LOG_INFO("the log is here up to entry %llu, after %llu s: it takes the place of the old one with a start that follows now", (unsigned long long)fetch->last,
              (unsigned long long)((replica_now_us(fetch->replica) - fetch->begun_us) / 1000000));
     fetch->replica->restart_wanted = true;
-}
-
-static bool is_damaged(const struct replica *replica)
-{
-    return replica->phase == REPLICA_MUTE && replica->mute_reason == PEER_MUTE_DAMAGED;
 }
 
 /* Is what the member has still before what was fetched, or damaged where others have deleted it? */

@@ -1,10 +1,11 @@
-/* A member whose next entry is deleted in the group, or damaged here and deleted on the others, is brought level: it fetches a metadata snapshot of the leader and all entries from the leader's first
- * one up to the snapshot's, beside its own log, and takes them in its place with the next start, which it asks for.
+/* A member whose next entry is deleted in the group, or damaged here and deleted on the others, is brought level: it fetches a metadata snapshot of the leader
+ * and all entries from the leader's first one up to the snapshot's, beside its own log, and takes them in its place with the next start, which it asks for.
  *
  * Below dledger-<selfId>/install/ lie data/ and index/ (a ledger, so what is there after a kill is checked and gone on with), and once all is whole and
  * durable metadata.0, checkpoint and the mark `complete`. Until that mark is there nothing of it is believed, after it nothing else is: a start then
  * clears what the member had but its vote, and moves the new files to their places. Only committed entries are fetched, so they are part of the log of
- * every leader to come. Term and vote stay: who forgot nothing goes on voting while it fetches and afterwards, who forgot something stays mute.
+ * every leader to come. Term and vote stay: who forgot nothing goes on voting while it fetches and afterwards, who forgot something stays mute. When nobody
+ * leads, and this member's damage may be the reason, it fetches from one that has all that it has itself.
  */
 #ifndef LEDGERMQ_DLEDGER_BULK_FETCH_H
 #define LEDGERMQ_DLEDGER_BULK_FETCH_H
@@ -65,13 +66,14 @@ struct bulk_fetch {
     uint32_t unanswered;
     uint64_t told_us; /* when progress was logged last */
     uint64_t begun_us;
+    bool said_waits;
     int64_t leftover_at;    /* install/ lay there at the start, with so much log: a longer log does not need it. -2 = no */
 };
 
 /* ---- dledger/bulk_fetch.c: a member that fetches ---- */
 void bulk_fetch_init(struct bulk_fetch *fetch, struct replica *replica); /* all zeros before */
 void bulk_fetch_close(struct bulk_fetch *fetch);
-/* The leader said that what comes next here is deleted there. */
+/* What comes next here is deleted in the group. */
 void bulk_fetch_begin(struct bulk_fetch *fetch);
 void bulk_fetch_tick(struct bulk_fetch *fetch, uint64_t now);
 uint64_t bulk_fetch_deadline_us(const struct bulk_fetch *fetch); /* UINT64_MAX = never */

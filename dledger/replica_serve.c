@@ -103,6 +103,9 @@ void replica_answer_manifest(struct replica *replica, uint64_t from, const struc
     if ((in->flags & PEER_FETCH_LEADERLESS) == 0 ? !raft_driver_leads(&replica->driver)
                                                  : replica->phase != REPLICA_RUNNING || raft_driver_leader(&replica->driver) != 0)
         return;
+    /* Who asks somebody that does not lead goes by what our log holds, and gives up its own for it. */
+    if ((in->flags & PEER_FETCH_LEADERLESS) != 0 && replica->options.durability == DURABILITY_B && replica->ledger.synced_index < replica->ledger.last_index)
+        return;
     if (serve->job.out || (serve->to != 0 && serve->to != from && !serve->whole && now < serve->used_us + REPLICA_SERVE_BUSY_US)) {
         out.flags = PEER_MANIFEST_BUSY;
         replica->io.send(replica->io.context, from, &out, NULL, 0);

@@ -507,6 +507,17 @@ START_TEST(a_beginning_that_rots)
 }
 END_TEST
 
+/* Down, with damage in entries that it would have to apply again. */
+static void spoil_applied(struct group_node *node)
+{
+    const char *path;
+    spoil_begin(node, GROUP_SEGMENT, BLOCK_ZEROED);
+    while ((path = sim_env_file(&node->sim, group_file(node, "metadata."), 0)) != NULL)
+        sim_env_remove(&node->sim, path);
+    while ((path = sim_env_file(&node->sim, "/store/consumequeue/", 0)) != NULL)
+        sim_env_remove(&node->sim, path);
+}
+
 /* Before it was found the others deleted all up to there: the first entry that they have left is the last one of the damage, or what is damaged is gone. */
 START_TEST(damage_that_others_have_deleted)
 {
@@ -524,13 +535,8 @@ START_TEST(damage_that_others_have_deleted)
     spoil_begin(node, _i == 0 ? begin : 0, HEADER_ZEROED);
     if (_i == 0) {
         spoil_begin(node, begin, BLOCK_ZEROED);
-    } else { /* all of it is to be applied again */
-        spoil_begin(node, GROUP_SEGMENT, BLOCK_ZEROED);
-        const char *path;
-        while ((path = sim_env_file(&node->sim, group_file(node, "metadata."), 0)) != NULL)
-            sim_env_remove(&node->sim, path);
-        while ((path = sim_env_file(&node->sim, "/store/consumequeue/", 0)) != NULL)
-            sim_env_remove(&node->sim, path);
+    } else {
+        spoil_applied(node);
     }
     group_up(node);
     ck_assert_int_eq(node->replica.phase, REPLICA_MUTE);
@@ -538,6 +544,88 @@ START_TEST(damage_that_others_have_deleted)
     expect_mended(begin);
     ck_assert_int_eq(node->restarts, _i);
     expect_queues(FIRST + 4000);
+}
+END_TEST
+
+static void expect_waits(const struct group_node *node, int steps)
+{
+    for (int i = 0; i < steps; i++) {
+        group_step();
+        ck_assert_ptr_null(group_leader());
+        ck_assert_int_eq(node->replica.phase, REPLICA_MUTE);
+        ck_assert_int_eq(node->replica.mute_reason, PEER_MUTE_DAMAGED);
+        ck_assert_int_eq(node->restarts, 0);
+    }
+}
+
+/* ... and the third member is wiped, so that nobody leads whom it could ask, and nobody will before it has a whole log. The one that runs has all that this one may
+ * have acknowledged. As long as the third is away, it may have what is damaged, and is waited for; it may be whole, too. */
+START_TEST(damage_that_others_have_deleted_beside_an_empty_one)
+{
+    uint64_t begin = 2 * GROUP_SEGMENT;
+    group_all_up();
+    struct group_node *leader = fill(0, FIRST);
+    struct group_node *node = group_other(leader, NULL), *third = group_other(leader, node);
+    group_kill(node);
+    leader = group_wait_leader(3000);
+    leader->replica.options.follower_lag_bytes_max = 1;
+    fill(FIRST, 4000);
+    ck_assert_int_eq(replica_trim(&leader->replica, begin), 0);
+    group_steps(6000);
+    spoil_applied(node);
+    group_kill(leader);
+    group_kill(third);
+    if (_i == 0)
+        group_wipe(third);
+    group_up(leader);
+    group_up(node);
+    expect_waits(node, 6000);
+    group_up(third);
+    for (int i = 0; i < 20000 && node->restarts == 0; i++)
+        group_step();
+    ck_assert_int_eq(node->restarts, 1);
+    expect_mended(begin);
+    expect_queues(FIRST + 4000);
+}
+END_TEST
+
+/* ... but it has acknowledged with the third what the one that runs lacks: it does not give that up, and waits until somebody is there who has as much. */
+START_TEST(damage_that_others_have_deleted_and_acknowledged_messages)
+{
+    uint64_t begin = 2 * GROUP_SEGMENT;
+    group_all_up();
+    struct group_node *leader = fill(0, FIRST);
+    struct group_node *node = group_other(leader, NULL), *less = group_other(leader, node);
+    group_kill(node);
+    leader->replica.options.follower_lag_bytes_max = 1;
+    fill(FIRST, 4000);
+    ck_assert_int_eq(replica_trim(&leader->replica, begin), 0);
+    group_steps(6000);
+    less->cut = true;
+    group_up(node);
+    for (int i = 0; i < 8; i++)
+        group_must_send(leader, FIRST + 4000 + i);
+    ck_assert_int_gt(node->replica.ledger.last_index, less->replica.ledger.last_index);
+    group_kill(node);
+    spoil_applied(node);
+    group_kill(leader);
+    group_kill(less);
+    less->cut = false;
+    struct sim_copy *copy = sim_env_copy(&leader->sim);
+    group_wipe(leader);
+    group_up(less);
+    group_up(node);
+    group_up(leader);
+    expect_waits(node, 12000);
+    group_kill(leader);
+    sim_env_put_back(&leader->sim, copy);
+    sim_env_copy_free(copy);
+    group_up(leader);
+    for (int i = 0; i < 20000 && node->restarts == 0; i++)
+        group_step();
+    ck_assert_int_eq(node->restarts, 1);
+    expect_mended(begin);
+    expect_queues(FIRST + 4008);
 }
 END_TEST
 
@@ -694,6 +782,8 @@ int main(void)
     tcase_add_test(tcase, beginnings_damaged_on_all);
     tcase_add_test(tcase, a_beginning_that_rots);
     tcase_add_loop_test(tcase, damage_that_others_have_deleted, 0, 2);
+    tcase_add_loop_test(tcase, damage_that_others_have_deleted_beside_an_empty_one, 0, 2);
+    tcase_add_test(tcase, damage_that_others_have_deleted_and_acknowledged_messages);
     tcase_add_loop_test(tcase, a_damaged_beginning_of_one_alone, HEADER_ZEROED, INDEX_FLIPPED + 1);
     tcase_add_test(tcase, an_emptied_queue_that_looks_full);
     tcase_add_loop_test(tcase, damaged_first_units, 0, 5); /* no scrub for what nothing contradicts: not found */
