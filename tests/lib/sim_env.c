@@ -13,7 +13,7 @@
 #define HASH_FUNCTION(key, size, hash) (hash) = (unsigned)XXH3_64bits(key, size) /* names are long */
 #include <uthash.h>
 
-#define CAPACITY_MIN (1u << 20)
+#define REGION_MIN ((uint64_t)1 << 14)
 #define WORD_BITS 64u
 
 /* A file's bytes twice: as the process sees them, and as they are on the medium. Both are sparse anonymous memory; pages that differ because of a
@@ -23,9 +23,10 @@ struct sim_node {
     uint8_t *durable;
     uint64_t capacity;
     uint64_t high; /* no byte behind it was ever touched */
+    uint64_t durable_pages; /* nor those of the medium behind so many */
     uint64_t size;
     uint64_t durable_size;
-    uint64_t *dirty;
+    uint64_t *dirty;     /* the three are one piece of memory */
     uint64_t *allocated; /* pages with blocks on the disk */
     uint64_t *present;   /* pages that may hold something but zeros */
     uint64_t dirty_low, dirty_high; /* pages [low, high) */
@@ -114,46 +115,121 @@ static uint8_t *new_region(uint64_t size)
     return check_memory(mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
 }
 
-/* Files come and go by the thousand. Regions of the smallest size are kept, all zeros, which spares the kernel mapping, faults and unmapping. */
-#define REGIONS_KEPT 2048u
-static uint8_t *kept_regions[REGIONS_KEPT];
-static uint32_t kept_region_count;
+/* Files come and go by the thousand. Regions up to REGION_MAX are cut from large pieces of memory, and are all zeros when they are given back, to be taken
+ * again: that spares the kernel mapping, faults and unmapping. One list for each power of two. */
+#define REGION_MAX ((uint64_t)1 << 21)
+#define REGION_CLASSES 8 /* REGION_MIN << 0 .. REGION_MAX */
+#define PIECE_OF_REGIONS ((uint64_t)64 << 20)
+struct free_region { /* stands in the region itself */
+    struct free_region *next;
+};
+static struct free_region *free_regions[REGION_CLASSES];
+static uint8_t *regions_at;
+static uint64_t regions_left;
+
+static int region_class(uint64_t size)
+{
+    return __builtin_ctzll(size) - __builtin_ctzll(REGION_MIN);
+}
 
 static uint8_t *take_region(uint64_t size)
 {
-    return size == CAPACITY_MIN && kept_region_count > 0 ? kept_regions[--kept_region_count] : new_region(size);
+    if (size > REGION_MAX)
+        return new_region(size);
+    struct free_region *region = free_regions[region_class(size)];
+    if (region != NULL) {
+        free_regions[region_class(size)] = region->next;
+        region->next = NULL;
+        return (uint8_t *)region;
+    }
+    if (regions_left < size) {
+        regions_at = new_region(PIECE_OF_REGIONS + REGION_MAX);
+        regions_at += REGION_MAX - (uintptr_t)regions_at % REGION_MAX;
+        regions_left = PIECE_OF_REGIONS;
+        madvise(regions_at, regions_left, MADV_HUGEPAGE); /* if there are any */
+    }
+    uint8_t *taken = regions_at;
+    regions_at += size;
+    regions_left -= size;
+    return taken;
 }
 
-static uint64_t *grow_bits(uint64_t *bits, uint64_t old_pages, uint64_t pages)
+/* It is all zeros, or too large to be kept. */
+static void give_region(uint8_t *bytes, uint64_t size)
 {
-    bits = check_memory(realloc(bits, pages / WORD_BITS * sizeof *bits));
-    memset(bits + old_pages / WORD_BITS, 0, (pages - old_pages) / WORD_BITS * sizeof *bits);
-    return bits;
+    if (size > REGION_MAX) {
+        munmap(bytes, size);
+        return;
+    }
+    struct free_region *region = (struct free_region *)(void *)bytes;
+    region->next = free_regions[region_class(size)];
+    free_regions[region_class(size)] = region;
+}
+
+static bool may_hold_something(const struct sim_node *node, uint64_t page)
+{
+    return node->mapped_writable || bit_get(node->present, page);
+}
+
+static uint64_t words_of(uint64_t capacity)
+{
+    return (capacity / SIM_PAGE + WORD_BITS - 1) / WORD_BITS;
+}
+
+static void set_capacity(struct sim_node *node, uint64_t capacity)
+{
+    uint64_t words = words_of(capacity);
+    node->capacity = capacity;
+    node->current = take_region(capacity);
+    node->durable = take_region(capacity);
+    node->dirty = check_memory(calloc(3 * words, sizeof *node->dirty));
+    node->allocated = node->dirty + words;
+    node->present = node->allocated + words;
+}
+
+static void give_capacity(struct sim_node *node)
+{
+    if (node->capacity == 0)
+        return;
+    for (uint64_t at = 0; at < node->high && node->capacity <= REGION_MAX; at += SIM_PAGE) {
+        if (may_hold_something(node, at / SIM_PAGE)) {
+            memset(node->current + at, 0, SIM_PAGE);
+            if (at / SIM_PAGE < node->durable_pages)
+                memset(node->durable + at, 0, SIM_PAGE);
+        }
+    }
+    give_region(node->current, node->capacity);
+    give_region(node->durable, node->capacity);
+    free(node->dirty);
 }
 
 static void ensure_capacity(struct sim_node *node, uint64_t size)
 {
-    uint64_t capacity = node->capacity == 0 ? CAPACITY_MIN : node->capacity;
-    if (size > node->high)
-        node->high = size;
+    uint64_t capacity = node->capacity == 0 ? REGION_MIN : node->capacity;
     while (capacity < size)
         capacity *= 2;
-    if (capacity == node->capacity)
-        return;
-    if (node->capacity == 0) {
-        node->current = take_region(capacity);
-        node->durable = take_region(capacity);
-    } else {
+    if (capacity != node->capacity) {
         /* A mapping is the memory itself: it cannot move. Files get their size before they are mapped. */
         assert(node->maps == 0);
-        node->current = check_memory(mremap(node->current, node->capacity, capacity, MREMAP_MAYMOVE));
-        node->durable = check_memory(mremap(node->durable, node->capacity, capacity, MREMAP_MAYMOVE));
+        struct sim_node old = *node;
+        uint64_t words = old.capacity == 0 ? 0 : words_of(old.capacity);
+        set_capacity(node, capacity);
+        for (uint64_t word = 0; word < words; word++) {
+            node->dirty[word] = old.dirty[word];
+            node->allocated[word] = old.allocated[word];
+            node->present[word] = old.present[word];
+        }
+        for (uint64_t at = 0; at < old.high; at += SIM_PAGE) {
+            if (may_hold_something(&old, at / SIM_PAGE)) {
+                memcpy(node->current + at, old.current + at, SIM_PAGE);
+                if (at / SIM_PAGE < old.durable_pages)
+                    memcpy(node->durable + at, old.durable + at, SIM_PAGE);
+            }
+        }
+        give_capacity(&old);
     }
-    uint64_t old_pages = node->capacity / SIM_PAGE, pages = capacity / SIM_PAGE;
-    node->dirty = grow_bits(node->dirty, old_pages, pages);
-    node->allocated = grow_bits(node->allocated, old_pages, pages);
-    node->present = grow_bits(node->present, old_pages, pages);
-    node->capacity = capacity;
+    if (size > node->high)
+        node->high = size;
 }
 
 static struct sim_node *node_new(struct sim_env *sim)
@@ -175,40 +251,13 @@ static void release_page(struct sim_env *sim, struct sim_node *node, uint64_t pa
     }
 }
 
-static void give_regions(struct sim_node *node)
-{
-    if (node->capacity == 0)
-        return;
-    if (node->capacity != CAPACITY_MIN || kept_region_count + 2 > REGIONS_KEPT) {
-        munmap(node->current, node->capacity);
-        munmap(node->durable, node->capacity);
-        return;
-    }
-    for (uint64_t at = 0; at < node->high; at += SIM_PAGE) {
-        uint64_t page = at / SIM_PAGE;
-        if (page % WORD_BITS == 0 && node->present[page / WORD_BITS] == 0 && !node->mapped_writable) {
-            at += (WORD_BITS - 1) * SIM_PAGE;
-            continue;
-        }
-        if (!bit_get(node->present, page) && !node->mapped_writable)
-            continue;
-        memset(node->current + at, 0, SIM_PAGE);
-        memset(node->durable + at, 0, SIM_PAGE);
-    }
-    kept_regions[kept_region_count++] = node->current;
-    kept_regions[kept_region_count++] = node->durable;
-}
-
 static void node_unref(struct sim_env *sim, struct sim_node *node)
 {
     if (node == NULL || --node->refs > 0)
         return;
-    for (uint64_t word = 0; word < node->capacity / SIM_PAGE / WORD_BITS; word++)
+    for (uint64_t word = 0; word < words_of(node->capacity); word++)
         sim->used_bytes -= (uint64_t)__builtin_popcountll(node->allocated[word]) * SIM_PAGE;
-    give_regions(node);
-    free(node->dirty);
-    free(node->allocated);
-    free(node->present);
+    give_capacity(node);
     if (node->previous != NULL)
         node->previous->next = node->next;
     else
@@ -294,8 +343,15 @@ static uint64_t pages_of(uint64_t size)
     return (size + SIM_PAGE - 1) / SIM_PAGE;
 }
 
+static void touch_medium(struct sim_node *node, uint64_t page)
+{
+    if (page >= node->durable_pages)
+        node->durable_pages = page + 1;
+}
+
 static void make_page_durable(struct sim_node *node, uint64_t page)
 {
+    touch_medium(node, page);
     memcpy(node->durable + page * SIM_PAGE, node->current + page * SIM_PAGE, SIM_PAGE);
     bit_clear(node->dirty, page);
 }
@@ -1195,6 +1251,7 @@ const uint8_t *sim_env_durable_bytes(const struct sim_env *sim, const char *path
 static void set_present(struct sim_env *sim, struct sim_node *node, uint64_t page)
 {
     bit_set(node->present, page);
+    touch_medium(node, page);
     if (bit_get(node->allocated, page))
         return;
     bit_set(node->allocated, page);
