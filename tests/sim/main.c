@@ -1,7 +1,6 @@
 /* ledgermq_sim: the command line of the simulator. */
 #include <errno.h>
 #include <getopt.h>
-#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -169,10 +168,6 @@ int main(int argc, char **argv)
     };
     bool proving = false, json = false;
     int option;
-
-    /* Members that come and go take and give back the same large pieces all the time. */
-    mallopt(M_MMAP_THRESHOLD, 64 << 20);
-    mallopt(M_TRIM_THRESHOLD, 512 << 20);
 
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
         switch (option) {
