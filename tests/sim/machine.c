@@ -458,12 +458,12 @@ void machine_start(struct machine *machine)
         .index_file_size = world.index_file_size,
         .durability = world.class_b ? DURABILITY_B : DURABILITY_A,
         .election_timeout_ms = MACHINE_ELECTION_MS,
-        .heartbeat_ms = 50,
+        .heartbeat_ms = 100,
         .max_wait_ms = 2500,
         .follower_lag_bytes_max = world.trims && world.seed % 2 == 0 ? world.segment_size : 0, /* members that are away are left behind */
         .fetch_bytes_per_second = 4u << 20,
         .scrub_bytes_per_second = world.scrub_rate,
-        .scrub_interval_s = 3,
+        .scrub_interval_s = 6,
     };
     struct dledger_callbacks callbacks = {machine,    cb_metadata,     cb_message, cb_applied, cb_snapshot,
                                           cb_restore, cb_role_changed, NULL,       NULL,       cb_failed,  NULL};
@@ -829,18 +829,20 @@ void machine_after(struct machine *machine)
 
 enum work { WORK_MESSAGES, WORK_TICK, WORK_TIMERS, WORK_CALLS, WORK_SYNCED, WORK_RESERVED, WORK_SAVED, WORK_SCRUBBED, WORK_VOTE_SAVED, WORK_POOL, WORKS };
 
-/* A bit for each that there is some of. */
-static uint32_t works_there(const struct machine *machine)
+/* A bit for each that there is some of, but those that are passed. */
+static uint32_t works_there(const struct machine *machine, uint32_t passed)
 {
     uint32_t there = 0;
     for (int kind = 0; kind < JOBS; kind++)
         there |= (uint32_t)machine->jobs[kind].back << (WORK_SYNCED + kind);
     there |= (uint32_t)(machine->arrived != 0) << WORK_MESSAGES;
-    there |= (uint32_t)(!machine->stopping && replica_deadline_us(&machine->replica) <= machine->disk.own_clock.monotonic_us) << WORK_TICK;
-    there |= (uint32_t)(loop_due_ms(&machine->loop) <= machine->loop.now_ms) << WORK_TIMERS;
+    if (!machine->stopping && (passed & 1u << WORK_TICK) == 0)
+        there |= (uint32_t)(replica_deadline_us(&machine->replica) <= machine->disk.own_clock.monotonic_us) << WORK_TICK;
+    if ((passed & 1u << WORK_TIMERS) == 0)
+        there |= (uint32_t)(loop_due_ms(&machine->loop) <= machine->loop.now_ms) << WORK_TIMERS;
     there |= (uint32_t)(machine->client_calls != 0) << WORK_CALLS;
     there |= (uint32_t)(machine->loop.work_count != 0) << WORK_POOL;
-    return there;
+    return there & ~passed;
 }
 
 static enum work any_of(uint32_t works)
@@ -890,7 +892,7 @@ void machine_run(struct machine *machine)
     world.wake_at[machine->id] = UINT64_MAX;
     machine_clock(machine);
     for (int handled = 0; handled < 200; handled++) {
-        there = works_there(machine) & ~passed;
+        there = works_there(machine, passed);
         if (there == 0)
             break;
         enum work work = any_of(there);

@@ -16,7 +16,7 @@
 #define FAILURES_MAX 20u     /* then no further run begins */
 #define SHORTEN_TRIES 60u
 #define RUN_SECONDS_MAX 120u /* of real time: more is a hang */
-#define RUNS_A_PROCESS 64u
+#define RUNS_A_PROCESS 256u
 #define RUNS_TO_PROVE 2u     /* most bugs are found by the first seeds */
 
 /* What a child writes and its parent reads. */
