@@ -45,18 +45,12 @@ static const struct {
 #define LATENCY_SUB 16u
 #define LATENCY_BUCKETS (40u * LATENCY_SUB)
 
-static const char *const limit_names[LIMIT_HIT_COUNT] = {
-    [LIMIT_HIT_PENDING_SENDS] = "limit_pendingSends", [LIMIT_HIT_LOG_BUSY] = "limit_logBusy",
-    [LIMIT_HIT_HELD_PULLS] = "limit_heldPulls",       [LIMIT_HIT_COLD_READS] = "limit_coldReads",
-    [LIMIT_HIT_PARKED] = "limit_parkedRequests",      [LIMIT_HIT_FORWARDED] = "limit_forwardedRequests",
-    [LIMIT_HIT_CONNECTION_SENDS] = "limit_connectionSends", [LIMIT_HIT_MEMORY] = "limit_bufferMemory",
-    [LIMIT_HIT_DISK] = "limit_diskSpace",
-    [LIMIT_HIT_HALVES] = "limit_halfMessages",        [LIMIT_HIT_TRANSACTION_ENDS] = "limit_transactionEnds",
-    [LIMIT_HIT_RESUMED_CHECKS] = "limit_resumedChecks", [LIMIT_HIT_SQL_BYTES] = "limit_sqlBytes",
-    [LIMIT_HIT_METADATA] = "limit_metadataRecords",   [LIMIT_HIT_TOPICS] = "limit_topics",
-    [LIMIT_HIT_GROUPS] = "limit_groups",              [LIMIT_HIT_OFFSETS] = "limit_offsets",
-    [LIMIT_HIT_QUEUE_LOCKS] = "limit_queueLocks",     [LIMIT_HIT_CLIENTS] = "limit_clients",
-    [LIMIT_HIT_CLIENT_CALLS] = "limit_clientCalls",
+static const struct {
+    const char *name, *remark;
+} limit_rows[LIMIT_HIT_COUNT] = {
+#define X(name, key, text) [LIMIT_HIT_##name] = {key, "limit reached: " text " (" key ")"},
+    BROKER_LIMITS(X)
+#undef X
 };
 
 struct sample {
@@ -73,6 +67,7 @@ struct broker_stats {
     uint64_t put_us_max, get_us_max;
     uint64_t get_found, get_miss, transferred, get_bytes;
     uint64_t limits[LIMIT_HIT_COUNT];
+    enum broker_limit last_limit; /* that was met */
     uint64_t distribution[DISTRIBUTIONS];      /* of the minute that runs */
     uint64_t distribution_last[DISTRIBUTIONS]; /* of the one before */
     uint64_t latency[LATENCY_BUCKETS];
@@ -165,16 +160,24 @@ void broker_stats_get(struct broker_stats *stats, bool found, uint32_t messages,
         stats->get_us_max = microseconds;
 }
 
-void broker_stats_limit_hit(struct broker_stats *stats, enum broker_limit_counter which)
+const char *broker_stats_refuse(struct broker_stats *stats, enum broker_limit which)
 {
-    if (stats != NULL) /* tables are tested without the rest of a broker */
+    if (stats != NULL) {
         stats->limits[which]++;
+        stats->last_limit = which;
+    }
+    return limit_rows[which].remark;
 }
 
-int broker_stats_busy(struct broker_stats *stats, enum broker_limit_counter which)
+int broker_stats_busy(struct broker_stats *stats, enum broker_limit which)
 {
-    broker_stats_limit_hit(stats, which);
+    (void)broker_stats_refuse(stats, which);
     return ERROR_BUSY;
+}
+
+const char *broker_stats_busy_remark(const struct broker_stats *stats)
+{
+    return limit_rows[stats->last_limit].remark;
 }
 
 static void take_sample(struct broker_stats *stats)
@@ -530,7 +533,7 @@ static void put_limits(const struct broker_stats *stats, const struct broker_sta
     put(sink, "statsItems", "%u", broker_stats_manager_count(broker->item_stats));
     put(sink, "limit_statsItems", "%llu", (unsigned long long)broker_stats_manager_refused(broker->item_stats));
     for (unsigned i = 0; i < LIMIT_HIT_COUNT; i++)
-        put(sink, limit_names[i], "%llu", (unsigned long long)stats->limits[i]);
+        put(sink, limit_rows[i].name, "%llu", (unsigned long long)stats->limits[i]);
     put(sink, "limit_connections", "%llu", (unsigned long long)counters->refused);
     put(sink, "limit_unsentBytes", "%llu", (unsigned long long)counters->cut_slow);
     put(sink, "limit_inputBytes", "%llu", (unsigned long long)counters->cut_input);

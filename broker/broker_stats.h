@@ -36,27 +36,34 @@ struct broker;
 struct broker_stats;
 struct stats_item;
 
-enum broker_limit_counter {
-    LIMIT_HIT_PENDING_SENDS,
-    LIMIT_HIT_LOG_BUSY,      /* dledger refused: too much in flight */
-    LIMIT_HIT_HELD_PULLS,
-    LIMIT_HIT_COLD_READS,
-    LIMIT_HIT_PARKED,
-    LIMIT_HIT_FORWARDED,
-    LIMIT_HIT_CONNECTION_SENDS,
-    LIMIT_HIT_MEMORY,
-    LIMIT_HIT_DISK, /* above diskSpaceWarningLevelRatio */
-    LIMIT_HIT_HALVES,
-    LIMIT_HIT_TRANSACTION_ENDS,
-    LIMIT_HIT_RESUMED_CHECKS,
-    LIMIT_HIT_SQL_BYTES,
-    LIMIT_HIT_METADATA,      /* records that are not committed yet */
-    LIMIT_HIT_TOPICS,
-    LIMIT_HIT_GROUPS,
-    LIMIT_HIT_OFFSETS,
-    LIMIT_HIT_QUEUE_LOCKS,
-    LIMIT_HIT_CLIENTS,       /* a heart-beat found no room for its client */
-    LIMIT_HIT_CLIENT_CALLS,
+/* What is refused by a bound: its counter, and what the client is told ahead of the counter's name. To add one: a row here and in docs/operations.md, and a
+ * test that drives it (tests/unit/limits_named). */
+#define BROKER_LIMITS(X)                                                                       \
+    X(PENDING_SENDS, "limit_pendingSends", "too many messages wait for the quorum")            \
+    X(CONNECTION_SENDS, "limit_connectionSends", "too many messages of this connection wait for the quorum") \
+    X(LOG_BUSY, "limit_logBusy", "too many messages wait to be submitted to the log")          \
+    X(HELD_PULLS, "limit_heldPulls", "too many pulls wait for messages")                       \
+    X(COLD_READS, "limit_coldReads", "too many old messages are being read from the disk")     \
+    X(PARKED, "limit_parkedRequests", "too many requests wait for a leader")                   \
+    X(FORWARDED, "limit_forwardedRequests", "too many requests are on their way to the leader") \
+    X(MEMORY, "limit_bufferMemory", "buffers of clients hold more than bufferMemoryMax")       \
+    X(DISK, "limit_diskSpace", "the disk is used above diskSpaceWarningLevelRatio")            \
+    X(HALVES, "limit_halfMessages", "too many half messages wait for a decision")              \
+    X(TRANSACTION_ENDS, "limit_transactionEnds", "too many transactions are being ended")      \
+    X(RESUMED_CHECKS, "limit_resumedChecks", "too many transactions are being resumed")        \
+    X(SQL_BYTES, "limit_sqlBytes", "compiled SQL92 expressions take too much memory")          \
+    X(METADATA, "limit_metadataRecords", "too many changes of tables are not committed yet")   \
+    X(TOPICS, "limit_topics", "this broker holds as many topics as it takes")                  \
+    X(GROUPS, "limit_groups", "this broker holds as many groups as it takes")                  \
+    X(OFFSETS, "limit_offsets", "this broker holds as many consumer offsets as it takes")      \
+    X(QUEUE_LOCKS, "limit_queueLocks", "this broker holds as many queue locks as it takes")    \
+    X(CLIENTS, "limit_clients", "this broker holds as many clients and subscriptions as it takes") \
+    X(CLIENT_CALLS, "limit_clientCalls", "too many requests to clients wait for their answers")
+
+enum broker_limit {
+#define X(name, key, text) LIMIT_HIT_##name,
+    BROKER_LIMITS(X)
+#undef X
     LIMIT_HIT_COUNT
 };
 
@@ -73,9 +80,12 @@ void broker_stats_put_topic(struct broker_stats *stats, struct stats_item *item,
 void broker_stats_put_failed(struct broker_stats *stats);
 /* A pull was looked up: found or not, how many messages, microseconds. */
 void broker_stats_get(struct broker_stats *stats, bool found, uint32_t messages, uint64_t bytes, uint64_t microseconds);
-void broker_stats_limit_hit(struct broker_stats *stats, enum broker_limit_counter which);
-/* The same; returns ERROR_BUSY. */
-int broker_stats_busy(struct broker_stats *stats, enum broker_limit_counter which);
+/* Counts a refusal and gives the remark of its answer, which names the limit. stats may be NULL: tables are tested without the rest of a broker. */
+const char *broker_stats_refuse(struct broker_stats *stats, enum broker_limit which);
+/* The same for who does not answer himself: returns ERROR_BUSY. */
+int broker_stats_busy(struct broker_stats *stats, enum broker_limit which);
+/* The remark for an ERROR_BUSY: it is answered in the call that counted it, so the limit that was met last is its limit. */
+const char *broker_stats_busy_remark(const struct broker_stats *stats);
 void broker_stats_runtime_table(struct broker *broker, const struct broker_stats_sink *sink);
 void broker_stats_close(struct broker_stats *stats); /* timer is closed by the loop later; free after the loop ran */
 void broker_stats_free(struct broker_stats *stats);

@@ -333,7 +333,7 @@ void consumer_offset_commit(struct broker *broker, struct slice group, struct sl
         rv = pending_put(table, group, topic, queue_id, offset, env_monotonic_us(&broker->env));
     }
     if (rv == ERROR_BUSY)
-        broker_stats_limit_hit(broker->stats, LIMIT_HIT_OFFSETS);
+        rv = broker_stats_busy(broker->stats, LIMIT_HIT_OFFSETS);
     if (rv != 0)
         table->dropped++;
     else
@@ -399,6 +399,8 @@ static int put_and_wait(struct broker *broker, struct slice group, struct slice 
     if (table->pending_count >= CONSUMER_OFFSET_PENDING_MAX)
         consumer_offset_flush(broker);
     int rv = pending_put(table, group, topic, queue_id, offset, env_monotonic_us(&broker->env));
+    if (rv == ERROR_BUSY)
+        rv = broker_stats_busy(broker->stats, LIMIT_HIT_OFFSETS);
     if (rv == 0)
         rv = batch_wait(batch_open(broker), done, context);
     if (rv == 0)

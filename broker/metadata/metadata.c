@@ -94,7 +94,7 @@ int metadata_submit(struct broker *broker, Ledgermq__MetadataRecord *record, met
     int rv = metadata->append(broker, slice_of(scratch, size), &request->entry);
     if (rv != 0) {
         free(request);
-        return rv;
+        return rv == ERROR_BUSY ? broker_stats_busy(broker->stats, LIMIT_HIT_LOG_BUSY) : rv;
     }
     metadata->in_flight++;
     return 0;

@@ -340,7 +340,7 @@ int queue_lock_try(struct broker *broker, struct slice group, struct slice clien
         struct queue_lock *lock = lock_make(broker->locks, group, items[i].topic, items[i].queue_id, &rv);
         if (lock == NULL) {
             if (rv == ERROR_BUSY)
-                broker_stats_limit_hit(broker->stats, LIMIT_HIT_QUEUE_LOCKS);
+                rv = broker_stats_busy(broker->stats, LIMIT_HIT_QUEUE_LOCKS);
             break;
         }
         enum verdict verdict = judge(broker, lock, client_id, now_ms, now_us);

@@ -124,13 +124,15 @@ static void creation_drop(struct subscription_group_table *table, struct subscri
     free(creation);
 }
 
-static int creation_wait(struct subscription_group_creation *creation, subscription_group_ready ready, void *context)
+static int creation_wait(struct broker *broker, struct subscription_group_creation *creation, subscription_group_ready ready, void *context)
 {
     if (ready == NULL)
         return 0;
-    struct group_waiter *waiter = creation->waiters >= WAITERS_MAX ? NULL : calloc(1, sizeof *waiter);
+    if (creation->waiters >= WAITERS_MAX)
+        return broker_stats_busy(broker->stats, LIMIT_HIT_GROUPS);
+    struct group_waiter *waiter = calloc(1, sizeof *waiter);
     if (waiter == NULL)
-        return ERROR_BUSY;
+        return ERROR_NO_MEMORY;
     waiter->ready = ready;
     waiter->context = context;
     waiter->next = creation->first;
@@ -163,7 +165,7 @@ int subscription_group_create(struct broker *broker, struct slice name, subscrip
     struct subscription_group_creation *creation;
     HASH_FIND(hh, table->creations, name.data, name.size, creation);
     if (creation != NULL)
-        return creation_wait(creation, ready, context);
+        return creation_wait(broker, creation, ready, context);
     if (table->count >= SUBSCRIPTION_GROUP_TABLE_MAX || HASH_COUNT(table->creations) >= CREATIONS_MAX)
         return broker_stats_busy(broker->stats, LIMIT_HIT_GROUPS);
     creation = calloc(1, sizeof *creation);
@@ -180,7 +182,7 @@ int subscription_group_create(struct broker *broker, struct slice name, subscrip
     metadata_group_message(&config, creation->name, &put);
     record.n_put_groups = 1;
     record.put_groups = puts;
-    int rv = creation_wait(creation, ready, context);
+    int rv = creation_wait(broker, creation, ready, context);
     if (rv == 0)
         rv = metadata_submit(broker, &record, creation_done, creation);
     if (rv != 0)

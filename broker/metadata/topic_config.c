@@ -353,12 +353,13 @@ void topic_config_table_close(struct broker *broker)
 
 /* ---- creation ---- */
 
-static int creation_wait(struct topic_config_table *table, struct topic_creation *creation, topic_config_ready ready, void *context)
+static int creation_wait(struct broker *broker, struct topic_creation *creation, topic_config_ready ready, void *context)
 {
+    struct topic_config_table *table = broker->topics;
     if (ready == NULL)
         return 0;
     if (table->waiters >= TOPIC_CONFIG_WAITERS_MAX)
-        return ERROR_BUSY;
+        return broker_stats_busy(broker->stats, LIMIT_HIT_TOPICS);
     struct topic_waiter *waiter = calloc(1, sizeof *waiter);
     if (waiter == NULL)
         return ERROR_NO_MEMORY;
@@ -397,7 +398,7 @@ static int create(struct broker *broker, const struct topic_config *config, topi
     struct topic_creation *creation;
     HASH_FIND(hh, table->creations, config->name.data, config->name.size, creation);
     if (creation != NULL)
-        return creation_wait(table, creation, ready, context);
+        return creation_wait(broker, creation, ready, context);
     if (table->count >= TOPIC_CONFIG_TABLE_MAX)
         return broker_stats_busy(broker->stats, LIMIT_HIT_TOPICS);
     creation = calloc(1, sizeof *creation);
@@ -406,7 +407,7 @@ static int create(struct broker *broker, const struct topic_config *config, topi
         return ERROR_NO_MEMORY;
     }
     HASH_ADD_KEYPTR(hh, table->creations, creation->name, config->name.size, creation);
-    int rv = creation_wait(table, creation, ready, context);
+    int rv = creation_wait(broker, creation, ready, context);
     if (rv == 0) {
         Ledgermq__TopicConfig put;
         Ledgermq__TopicConfig *puts[1] = {&put};

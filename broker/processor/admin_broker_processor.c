@@ -147,10 +147,10 @@ static void update_and_create_subscription_group(struct broker *broker, struct r
         return;
     }
     rv = consumer_group_validate(config.group_name, &error);
-    if (rv == 0 && broker->groups->count >= SUBSCRIPTION_GROUP_TABLE_MAX && subscription_group_find(broker->groups, config.group_name) == NULL)
-        rv = error_set(&error, broker_stats_busy(broker->stats, LIMIT_HIT_GROUPS), "this broker holds %u groups, which is the limit", SUBSCRIPTION_GROUP_TABLE_MAX);
     if (rv != 0) {
         reply_error(broker, &request->reply_to, &error);
+    } else if (broker->groups->count >= SUBSCRIPTION_GROUP_TABLE_MAX && subscription_group_find(broker->groups, config.group_name) == NULL) {
+        reply_simple(broker, &request->reply_to, RESPONSE_SERVICE_NOT_AVAILABLE, "%s", broker_stats_refuse(broker->stats, LIMIT_HIT_GROUPS));
     } else {
         char name[SUBSCRIPTION_GROUP_NAME_MAX + 1];
         Ledgermq__SubscriptionGroup put;

@@ -119,9 +119,7 @@ static void update_and_create_topic(struct broker *broker, struct request *reque
         return;
     }
     if (broker->topics->count >= TOPIC_CONFIG_TABLE_MAX && topic_config_find(broker->topics, header.topic) == NULL) {
-        broker_stats_limit_hit(broker->stats, LIMIT_HIT_TOPICS);
-        reply_simple(broker, &request->reply_to, RESPONSE_SYSTEM_ERROR, "this broker holds %u topics, which is the limit",
-                     TOPIC_CONFIG_TABLE_MAX);
+        reply_simple(broker, &request->reply_to, RESPONSE_SERVICE_NOT_AVAILABLE, "%s", broker_stats_refuse(broker->stats, LIMIT_HIT_TOPICS));
         return;
     }
     char name[MESSAGE_TOPIC_MAX + 1];

@@ -86,7 +86,7 @@ static void begin_backup(struct broker *broker, struct request *request)
 {
     Ledgermq__MetadataRecord nothing = LEDGERMQ__METADATA_RECORD__INIT;
     struct reply_to *to;
-    int rv = ERROR_BUSY;
+    int rv = ERROR_NO_MEMORY;
 
     if (!may_read(broker, request))
         return;
@@ -97,6 +97,8 @@ static void begin_backup(struct broker *broker, struct request *request)
         return;
     }
     to = begins < BEGINS_AT_ONCE ? malloc(sizeof *to) : NULL;
+    if (begins >= BEGINS_AT_ONCE)
+        rv = broker_stats_busy(broker->stats, LIMIT_HIT_METADATA);
     if (to != NULL) {
         *to = request->reply_to;
         if (SEEDED_BUG(BACKUP_UNPROVED)) {
@@ -190,9 +192,7 @@ static void read_backup(struct broker *broker, struct request *request)
     if (rv == 0)
         return;
     free(backup);
-    if (rv == ERROR_BUSY)
-        broker_stats_limit_hit(broker->stats, LIMIT_HIT_COLD_READS);
-    reply_simple(broker, &request->reply_to, RESPONSE_SERVICE_NOT_AVAILABLE, "limit reached: too many old messages are being read");
+    reply_simple(broker, &request->reply_to, RESPONSE_SERVICE_NOT_AVAILABLE, "%s", message_append_remark(broker, rv));
 }
 
 const struct processor_row backup_processor_rows[] = {

@@ -71,9 +71,10 @@ static void heart_beat(struct broker *broker, struct request *request)
     int rv = client_registry_heart_beat(broker, request, &data);
     struct heart_beat_wait *wait = calloc(1, sizeof *wait);
     if (rv != 0 || wait == NULL) {
-        int code = rv == ERROR_INVALID ? RESPONSE_SYSTEM_ERROR : RESPONSE_SERVICE_NOT_AVAILABLE;
-        reply_simple(broker, &request->reply_to, code, "heart-beat: %s",
-                     rv == ERROR_INVALID ? "clientID or groupName is empty or too long" : "too many groups, clients or subscriptions");
+        if (rv == ERROR_INVALID)
+            reply_simple(broker, &request->reply_to, RESPONSE_SYSTEM_ERROR, "heart-beat: clientID or groupName is empty or too long");
+        else
+            reply_not_now(broker, &request->reply_to, rv == 0 ? ERROR_NO_MEMORY : rv);
         free(wait);
     } else {
         wait->reply_to = request->reply_to;

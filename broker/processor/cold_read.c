@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "broker/broker.h"
+#include "broker/broker_stats.h"
 #include "broker/limits.h"
 #include "store/seeded_bug.h"
 
@@ -205,8 +206,10 @@ static void after(uv_work_t *work, int status)
 
 int cold_read_start(struct cold_reader *reader, struct cold_read *read)
 {
-    if (reader->stopped || reader->waiting_count >= LIMIT_COLD_WAITING)
-        return ERROR_BUSY;
+    if (reader->stopped)
+        return ERROR_STOPPED;
+    if (reader->waiting_count >= LIMIT_COLD_WAITING)
+        return broker_stats_busy(reader->broker->stats, LIMIT_HIT_COLD_READS);
     read->reader = reader;
     read->queued_us = env_monotonic_us(&reader->broker->env);
     read->code = 0;

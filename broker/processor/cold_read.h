@@ -47,7 +47,7 @@ struct cold_read {
 };
 
 struct cold_reader *cold_reader_new(struct broker *broker);
-/* 0, ERROR_BUSY. */
+/* 0; ERROR_BUSY, which is counted; ERROR_STOPPED. */
 int cold_read_start(struct cold_reader *reader, struct cold_read *read);
 /* The same for one record. */
 int cold_read_start_one(struct cold_reader *reader, struct cold_read *read, int64_t physical_offset, uint32_t size,

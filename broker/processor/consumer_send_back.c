@@ -121,8 +121,10 @@ static struct topic_entry *need_topic(struct send_back *back, const char *prefix
     }
     if (topic != NULL)
         return topic;
-    int rv = ERROR_BUSY;
-    if (++back->steps < STEPS_MAX) {
+    int rv;
+    if (++back->steps >= STEPS_MAX) {
+        rv = broker_stats_busy(broker->stats, LIMIT_HIT_TOPICS); /* it is made, and gone again, each time */
+    } else {
         rv = topic_config_create_in_send_back(broker, slice_of_text(name), queues, PERM_READ | PERM_WRITE,
                                               back->unit_mode ? TOPIC_SYS_FLAG_UNIT_SUB : 0, on_topic_ready, back);
     }
@@ -268,12 +270,10 @@ static void step(struct send_back *back)
         append_again(back, slice_of(bytes, back->size), group, retry);
         return;
     }
-    int rv = ++back->steps >= STEPS_MAX ? ERROR_BUSY
+    int rv = ++back->steps >= STEPS_MAX ? broker_stats_busy(broker->stats, LIMIT_HIT_COLD_READS)
                                         : cold_read_start_one(broker->cold_reads, &back->read, back->physical_offset, back->size, on_read);
-    if (rv != 0) {
-        broker_stats_limit_hit(broker->stats, LIMIT_HIT_COLD_READS);
+    if (rv != 0)
         finish_code(back, rv);
-    }
 }
 
 void consumer_send_msg_back(struct broker *broker, struct request *request)

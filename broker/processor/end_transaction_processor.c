@@ -264,11 +264,9 @@ static void decide(struct end_transaction *end, struct slice bytes)
         finish(end, RESPONSE_SERVICE_NOT_AVAILABLE, "another decision is on its way, outcome unknown");
         return;
     }
-    end->next = NULL;
-    struct end_transaction **last = &first->waiting;
-    while (*last != NULL)
-        last = &(*last)->next;
-    *last = end;
+    /* In any order: what was decided is decided. To look for the end would take a client's repetitions the square of their number. */
+    end->next = first->waiting;
+    first->waiting = end;
 }
 
 /* ---- the half record ---- */
@@ -285,10 +283,8 @@ static void start_read(struct end_transaction *end, uint32_t size)
     }
     end->read->context = end;
     int rv = cold_read_start_one(broker->cold_reads, end->read, end->physical_offset, size, on_read);
-    if (rv != 0) {
-        broker_stats_limit_hit(broker->stats, LIMIT_HIT_COLD_READS);
+    if (rv != 0)
         finish_code(end, rv);
-    }
 }
 
 static void on_read(struct broker *broker, struct cold_read *read, int code)
@@ -346,8 +342,7 @@ static void end_transaction(struct broker *broker, struct request *request)
     }
     struct end_transaction *end = take_end(transaction_ends(broker->transactions));
     if (end == NULL) {
-        broker_stats_limit_hit(broker->stats, LIMIT_HIT_TRANSACTION_ENDS);
-        reply_simple(broker, &request->reply_to, RESPONSE_SERVICE_NOT_AVAILABLE, "limit reached: too many transactions are being ended");
+        reply_simple(broker, &request->reply_to, RESPONSE_SERVICE_NOT_AVAILABLE, "%s", broker_stats_refuse(broker->stats, LIMIT_HIT_TRANSACTION_ENDS));
         return;
     }
     end->broker = broker;

@@ -15,7 +15,7 @@ int message_append(struct broker *broker, struct consume_queue *queue, struct me
     uint8_t *body = dledger_commit_log_reserve(broker->log, size + trailer.size, &record->physical_offset, &code);
     if (body == NULL) {
         if (code == ERROR_BUSY)
-            broker_stats_limit_hit(broker->stats, LIMIT_HIT_LOG_BUSY);
+            code = broker_stats_busy(broker->stats, LIMIT_HIT_LOG_BUSY);
         return code;
     }
     record->queue_id = queue->queue_id;
@@ -43,7 +43,7 @@ const char *message_append_remark(struct broker *broker, int code)
     case ERROR_IO:
         return dledger_commit_log_why_not(broker->log);
     case ERROR_BUSY:
-        return "limit reached: too many messages wait for the quorum";
+        return broker_stats_busy_remark(broker->stats);
     case ERROR_QUORUM_TIMEOUT:
         return "the quorum did not answer in time, outcome unknown";
     case ERROR_LEADERSHIP_LOST:

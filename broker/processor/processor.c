@@ -110,9 +110,7 @@ static void run_frame(struct broker *broker, struct connection *connection, uint
         return;
     }
     if ((row->flags & PROCESSOR_BUFFERS) != 0 && memory_budget_exceeded(broker)) {
-        broker_stats_limit_hit(broker->stats, LIMIT_HIT_MEMORY);
-        reply_simple(broker, &request.reply_to, RESPONSE_SERVICE_NOT_AVAILABLE, "limit reached: buffers of clients hold more than bufferMemoryMax=%lld bytes",
-                     (long long)broker->config.buffer_memory_max);
+        reply_simple(broker, &request.reply_to, RESPONSE_SERVICE_NOT_AVAILABLE, "%s", broker_stats_refuse(broker->stats, LIMIT_HIT_MEMORY));
         return;
     }
     bool unanswerable = (row->flags & PROCESSOR_QUESTION) != 0 && dledger_commit_log_in_doubt(broker->log);

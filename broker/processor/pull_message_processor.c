@@ -27,6 +27,7 @@
 #include "broker/processor/cold_read.h"
 #include "broker/processor/message_append.h"
 #include "broker/processor/pull_hold.h"
+#include "broker/processor/reply.h"
 #include "broker/processor/send_message_processor.h"
 #include "broker/processor/sql_program.h"
 #include "broker/remoting/client_registry.h"
@@ -338,8 +339,7 @@ static void answer_cold(struct broker *broker, const struct pull *pull, const st
         if (cold != NULL)
             stats_item_release(queue_stats);
         free(cold);
-        broker_stats_limit_hit(broker->stats, LIMIT_HIT_COLD_READS);
-        reply_simple(broker, &pull->reply_to, RESPONSE_SERVICE_NOT_AVAILABLE, "limit reached: too many pulls read old data from the disk");
+        reply_not_now(broker, &pull->reply_to, rv);
     }
 }
 
@@ -479,7 +479,7 @@ static bool hold(struct broker *broker, const struct pull *pull, const struct pu
     };
     if (pull_hold_add(broker->holds, &request) == 0)
         return true;
-    broker_stats_limit_hit(broker->stats, LIMIT_HIT_HELD_PULLS);
+    (void)broker_stats_refuse(broker->stats, LIMIT_HIT_HELD_PULLS); /* answered at once instead */
     held_free(held);
     return false;
 }
@@ -550,7 +550,6 @@ static bool read_ahead(struct broker *broker, const struct pull *pull, const str
     }
     if (cold_read_start(broker->cold_reads, &ahead->read) == 0)
         return true;
-    broker_stats_limit_hit(broker->stats, LIMIT_HIT_COLD_READS);
     held_free(ahead->held);
 
 read_it_here:
@@ -676,9 +675,10 @@ static void finish_with_sql_text(struct broker *broker, struct pull *pull, struc
     struct pull_filter filter = {.program = program_of_text(broker, pull, text, &error)};
     if (filter.program == NULL) {
         if (error.code == ERROR_BUSY)
-            broker_stats_limit_hit(broker->stats, LIMIT_HIT_SQL_BYTES);
-        reply_simple(broker, &pull->reply_to, error.code == ERROR_INVALID ? RESPONSE_SUBSCRIPTION_PARSE_FAILED : error_response_code(error.code),
-                     "parse the consumer's subscription failed: %s", error.message);
+            reply_simple(broker, &pull->reply_to, RESPONSE_SERVICE_NOT_AVAILABLE, "%s", broker_stats_refuse(broker->stats, LIMIT_HIT_SQL_BYTES));
+        else
+            reply_simple(broker, &pull->reply_to, error.code == ERROR_INVALID ? RESPONSE_SUBSCRIPTION_PARSE_FAILED : error_response_code(error.code),
+                         "parse the consumer's subscription failed: %s", error.message);
         return;
     }
     finish_pull(broker, pull, &filter);

@@ -114,7 +114,7 @@ static void answer(struct broker *broker, struct record_query *query)
         if (rv == 0)
             return;
         free(kept);
-        reply_simple(broker, &query->reply_to, RESPONSE_SERVICE_NOT_AVAILABLE, "too many reads of old messages are waiting");
+        reply_not_now(broker, &query->reply_to, rv);
     }
 }
 

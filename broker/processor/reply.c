@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "broker/broker.h"
+#include "broker/broker_stats.h"
 #include "broker/metadata/metadata.h"
 #include "proto/response_code.h"
 
@@ -27,7 +28,7 @@ void reply_not_now(struct broker *broker, const struct reply_to *to, int code)
     if (code == ERROR_NOT_LEADER || code == ERROR_NO_LEADER || code == ERROR_NO_SPACE)
         reply_simple(broker, to, RESPONSE_SERVICE_NOT_AVAILABLE, "%s", dledger_commit_log_why_not(broker->log));
     else
-        reply_simple(broker, to, error_response_code(code), "%s", error_text(code));
+        reply_simple(broker, to, error_response_code(code), "%s", code == ERROR_BUSY ? broker_stats_busy_remark(broker->stats) : error_text(code));
 }
 
 void reply_settled(struct broker *broker, const struct reply_to *to, int code)

@@ -65,7 +65,7 @@ static void append_again(struct resume *resume, struct message_record *record)
     struct consume_queue *queue = message_store_queue(&broker->store, SLICE_LITERAL(TOPIC_TRANS_HALF), 0, true, NULL);
     struct buffer properties;
     if (queue == NULL || !transaction_takes_half(broker, queue)) {
-        refuse(resume, RESPONSE_SERVICE_NOT_AVAILABLE, "too many half messages wait, or there is no room");
+        refuse(resume, RESPONSE_SERVICE_NOT_AVAILABLE, queue == NULL ? "the queue's files cannot be made" : broker_stats_refuse(broker->stats, LIMIT_HIT_HALVES));
         return;
     }
     buffer_init(&properties, 0);
@@ -135,8 +135,7 @@ static void resume_check_half_message(struct broker *broker, struct request *req
     }
     struct resume *resume = resumes < RESUMES_AT_ONCE ? calloc(1, sizeof *resume) : NULL;
     if (resume == NULL) {
-        broker_stats_limit_hit(broker->stats, LIMIT_HIT_RESUMED_CHECKS);
-        reply_simple(broker, &request->reply_to, RESPONSE_SERVICE_NOT_AVAILABLE, "limit reached: %u transactions are being resumed", resumes);
+        reply_simple(broker, &request->reply_to, RESPONSE_SERVICE_NOT_AVAILABLE, "%s", broker_stats_refuse(broker->stats, LIMIT_HIT_RESUMED_CHECKS));
         return;
     }
     resumes++;
@@ -156,7 +155,7 @@ static void resume_check_half_message(struct broker *broker, struct request *req
     }
     int rv = cold_read_start_one(broker->cold_reads, &resume->read, offset, size, on_read);
     if (rv != 0)
-        refuse(resume, error_response_code(rv), error_text(rv));
+        refuse(resume, RESPONSE_SERVICE_NOT_AVAILABLE, message_append_remark(broker, rv));
 }
 
 const struct processor_row resume_check_rows[] = {

@@ -188,19 +188,15 @@ struct pending_send *send_answer_take(struct send_answers *answers, const struct
     struct connection *connection = remoting_server_find(broker->server, to->connection_id);
     const char *refusal = disk_level_refusal(broker->disk);
     if (refusal != NULL) {
-        broker_stats_limit_hit(broker->stats, LIMIT_HIT_DISK);
-        send_answer_refuse(broker, to, RESPONSE_SERVICE_NOT_AVAILABLE, "%s", refusal);
+        send_answer_refuse(broker, to, RESPONSE_SERVICE_NOT_AVAILABLE, "%s: %s", broker_stats_refuse(broker->stats, LIMIT_HIT_DISK), refusal);
         return NULL;
     }
     if (connection != NULL && connection->pending_sends >= LIMIT_PENDING_SENDS_CONNECTION) {
-        broker_stats_limit_hit(broker->stats, LIMIT_HIT_CONNECTION_SENDS);
-        send_answer_refuse(broker, to, RESPONSE_SERVICE_NOT_AVAILABLE, "limit reached: %u messages of this connection wait for the quorum",
-                           LIMIT_PENDING_SENDS_CONNECTION);
+        send_answer_refuse(broker, to, RESPONSE_SERVICE_NOT_AVAILABLE, "%s", broker_stats_refuse(broker->stats, LIMIT_HIT_CONNECTION_SENDS));
         return NULL;
     }
     if (answers->free_sends == NULL && !grow(answers)) {
-        broker_stats_limit_hit(broker->stats, LIMIT_HIT_PENDING_SENDS);
-        send_answer_code(broker, to, ERROR_BUSY);
+        send_answer_refuse(broker, to, RESPONSE_SERVICE_NOT_AVAILABLE, "%s", broker_stats_refuse(broker->stats, LIMIT_HIT_PENDING_SENDS));
         return NULL;
     }
     if (connection != NULL)

@@ -84,6 +84,11 @@ void send_message_processor_free(struct send_message_processor *sends)
     free(sends);
 }
 
+struct send_answers *send_message_processor_answers(struct send_message_processor *sends)
+{
+    return &sends->answers;
+}
+
 uint32_t send_message_processor_pending(const struct send_message_processor *sends)
 {
     return sends->answers.waiting;
@@ -342,8 +347,7 @@ static void send_one(struct send_message_processor *sends, struct send_context *
         return;
     }
     if (half && !transaction_takes_half(broker, queue)) {
-        broker_stats_limit_hit(broker->stats, LIMIT_HIT_HALVES);
-        send_answer_refuse(broker, to, RESPONSE_SERVICE_NOT_AVAILABLE, "limit reached: too many half messages wait for a decision");
+        send_answer_refuse(broker, to, RESPONSE_SERVICE_NOT_AVAILABLE, "%s", broker_stats_refuse(broker->stats, LIMIT_HIT_HALVES));
         return;
     }
     struct message_record record = {

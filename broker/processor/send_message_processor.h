@@ -10,6 +10,7 @@
 
 #define FAQ_SUGGESTION "\nSee http://rocketmq.apache.org/docs/faq/ for further details." /* FAQUrl#suggestTodo */
 
+struct send_answers;
 struct send_message_request_header;
 struct topic_entry;
 struct send_message_processor; /* state: waiting sends and scratch memory */
@@ -18,6 +19,8 @@ struct send_message_processor *send_message_processor_new(struct broker *broker,
 /* All pending sends have been answered (the log has stopped). */
 void send_message_processor_free(struct send_message_processor *sends);
 uint32_t send_message_processor_pending(const struct send_message_processor *sends);
+/* Their places: send_answer.h. */
+struct send_answers *send_message_processor_answers(struct send_message_processor *sends);
 /* How long the oldest of them has waited. Looks at all: for people, not for every second. */
 uint64_t send_message_processor_oldest_ms(const struct send_message_processor *sends);
 

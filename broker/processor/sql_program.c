@@ -13,7 +13,7 @@ struct sql_program *sql_program_new(struct slice expression, struct error *error
 {
     size_t bytes = BYTES_AT_LEAST + BYTES_PER_BYTE * expression.size;
     if (bytes > SQL_PROGRAM_BYTES_MAX - bytes_in_use && expression.size <= SQL92_EXPRESSION_MAX) {
-        error_set(error, ERROR_BUSY, "limit reached: compiled SQL92 expressions take %u MiB", SQL_PROGRAM_BYTES_MAX >> 20);
+        error_set(error, ERROR_BUSY, "compiled SQL92 expressions take %u MiB, which is the limit", SQL_PROGRAM_BYTES_MAX >> 20);
         return NULL;
     }
     struct sql_program *program = calloc(1, sizeof *program);

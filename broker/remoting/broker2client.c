@@ -86,6 +86,8 @@ static void on_relayed(struct broker *broker, void *context, int code, const str
     if (code == ERROR_TIMEOUT) {
         reply_simple(broker, &relay->reply_to, RESPONSE_CONSUME_MSG_TIMEOUT, "consumer <%.*s> <%.*s> Timeout: no answer for %u ms",
                      SLICE_ARG(relay->group), SLICE_ARG(relay->client_id), LIMIT_CLIENT_CALL_MS);
+    } else if (code == ERROR_BUSY) {
+        reply_not_now(broker, &relay->reply_to, code);
     } else if (code != 0) {
         reply_simple(broker, &relay->reply_to, RESPONSE_SYSTEM_ERROR, "invoke consumer <%.*s> <%.*s> Exception: %s", SLICE_ARG(relay->group),
                      SLICE_ARG(relay->client_id), error_text(code));
@@ -193,8 +195,9 @@ static void consume_message_directly(struct broker *broker, struct request *requ
         relay_send(relay, REQUEST_CONSUME_MESSAGE_DIRECTLY, slice_of(bytes, size));
         return;
     }
-    if (cold_read_start_one(broker->cold_reads, &relay->read, offset, size, on_message_read) != 0) {
-        reply_simple(broker, &request->reply_to, RESPONSE_SERVICE_NOT_AVAILABLE, "too many reads of old messages are waiting");
+    int rv = cold_read_start_one(broker->cold_reads, &relay->read, offset, size, on_message_read);
+    if (rv != 0) {
+        reply_not_now(broker, &request->reply_to, rv);
         relay_free(relay);
     }
 }

@@ -427,7 +427,7 @@ static void take_program(struct broker *broker, const struct client_group *group
     } else {
         subscription->program = sql_program_new(subscription->data.sub_string, &error);
         if (subscription->program == NULL && error.code == ERROR_BUSY)
-            broker_stats_limit_hit(broker->stats, LIMIT_HIT_SQL_BYTES);
+            (void)broker_stats_refuse(broker->stats, LIMIT_HIT_SQL_BYTES); /* pulls are told */
     }
     if (subscription->program != NULL)
         subscription->program_version = subscription->data.sub_version;

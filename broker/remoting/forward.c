@@ -199,8 +199,7 @@ static void park(struct forward *forward, const struct reply_to *to, bool questi
     if (forward->parked_count < LIMIT_PARKED_REQUESTS && forward->parked_bytes + frame.size <= LIMIT_PARKED_BYTES && !forward->closed)
         parked = malloc(sizeof *parked + frame.size);
     if (parked == NULL) {
-        broker_stats_limit_hit(forward->broker->stats, LIMIT_HIT_PARKED);
-        answer_failure(forward, to, question, "no leader, and too many requests wait for one");
+        answer_failure(forward, to, question, broker_stats_refuse(forward->broker->stats, LIMIT_HIT_PARKED));
         return;
     }
     parked->deadline_ms = uv_now(forward->broker->loop) + LIMIT_PARKED_MS;
@@ -242,8 +241,7 @@ bool forward_request(struct forward *forward, const struct request *request, con
     case ERROR_NO_LEADER:
         break;
     default:
-        broker_stats_limit_hit(forward->broker->stats, LIMIT_HIT_FORWARDED);
-        answer_failure(forward, &request->reply_to, question, "too many requests are on their way to the leader");
+        answer_failure(forward, &request->reply_to, question, broker_stats_refuse(forward->broker->stats, LIMIT_HIT_FORWARDED));
         return true;
     }
     park(forward, &request->reply_to, question, &request->peer, request->raw_frame);
@@ -276,7 +274,7 @@ void forward_role_changed(struct forward *forward)
             break;
         unpark(forward);
         if (rv != 0)
-            answer_failure(forward, &parked->reply_to, parked->question, "too many requests are on their way to the leader");
+            answer_failure(forward, &parked->reply_to, parked->question, broker_stats_refuse(broker->stats, LIMIT_HIT_FORWARDED));
         free(parked);
     }
     set_timer(forward);
@@ -325,7 +323,7 @@ static void answer_taken(struct forward *forward, struct taken_request *taken, s
 uint64_t forward_take(struct forward *forward, uint64_t forward_id)
 {
     if (!place_is_left(&forward->taken_places)) {
-        broker_stats_limit_hit(forward->broker->stats, LIMIT_HIT_FORWARDED);
+        (void)broker_stats_refuse(forward->broker->stats, LIMIT_HIT_FORWARDED);
         return 0;
     }
     uint32_t place = place_next(&forward->taken_places);

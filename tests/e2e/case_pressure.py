@@ -7,6 +7,7 @@ import json
 import os
 import resource
 import select
+import signal
 import socket
 import struct
 import subprocess
@@ -353,8 +354,55 @@ def pressure_of_sends_without_a_quorum():
             check(all(code in (0, 14) for code, _ in codes), f"answers {codes}")
             refused = codes.get((14, "limit reached"), 0)
             check(refused > 0, f"nobody met the limit: {codes}")
-            counted = cluster.runtime("limit_connectionSends", leader) + cluster.runtime("limit_pendingSends", leader)
+            counted = sum(cluster.runtime(limit, leader) for limit in ("limit_connectionSends", "limit_pendingSends", "limit_logBusy"))
             check(counted == refused, f"{refused} refusals, {counted} counted")
             check(memory_kb(cluster.pid(leader)) - before < 100 * 1024, "memory grew")
         check(cluster.runtime("pendingSends", leader) == 0, "sends are left")
         return f"{codes}"
+
+
+def answers_of(connection, first, count, seconds=20):
+    """(code, remark) of each of the requests with opaques from `first` on."""
+    return [(answer.code, answer.remark or "") for answer in (connection.answer(opaque, timeout=seconds) for opaque in range(first, first + count))]
+
+
+def refusals(cluster, node, count, limit):
+    """So many sends at once to a node that cannot serve them now: how many of them met the limit. Each is answered, beside them another client is served."""
+    before = cluster.runtime(limit, node)
+    data = b"".join(remoting.request_frame(remoting.SEND_V2, remoting.send_fields("T", 0), b"x", opaque=i) for i in range(1, count + 1))
+    with remoting.Connection(cluster.broker(node), 20.0) as greedy, remoting.Connection(cluster.broker(node), 5.0) as good:
+        sender = threading.Thread(target=greedy.send_raw, args=(data,))
+        sender.start()
+        heart_beat = json.dumps({"clientID": "c", "producerDataSet": [{"groupName": "p"}], "consumerDataSet": []}).encode()
+        check(good.request(34, {}, heart_beat).code == 0, "a heart-beat is refused")
+        answers = answers_of(greedy, 1, count)
+        sender.join()
+    met = [remark for code, remark in answers if code == 14 and remark.startswith("limit reached: ")]
+    check(all(code in (0, 14) for code, _ in answers), f"codes {({code for code, _ in answers})}")
+    check(met and all(f"({limit})" in remark for remark in met), f"nobody met {limit}, or it is not named: {set(met)}")
+    check(cluster.runtime(limit, node) - before == len(met), f"{len(met)} refusals, {cluster.runtime(limit, node) - before} counted")
+    return len(met)
+
+
+@case
+def pressure_on_a_node_that_does_not_lead():
+    """Of requests that are out at a leader that hangs, and of those that wait while there is none, 1,024 each are taken: more are refused with 14 and the limit's
+    name, and counted."""
+    with Cluster(nodes=3, durability="A", settings=["electionTimeoutMs=4000", "heartbeatMs=500"]) as cluster:
+        cluster.create_topic("T", 1)
+        leader = cluster.leader()
+        node, other = (i for i in range(3) if i != leader)
+        check(cluster.send("T", 0, b"x", node=node).code == 0, "a send through a follower")
+        os.kill(cluster.pid(leader), signal.SIGSTOP)
+        try:
+            forwarded = refusals(cluster, node, 6000, "limit_forwardedRequests")
+        finally:
+            os.kill(cluster.pid(leader), signal.SIGCONT)
+        cluster.kill(leader)
+        cluster.kill(other)
+        wait_for("the leader to be missed", 20, lambda: not cluster.runtime_table(node)["raftLeader"])
+        parked = refusals(cluster, node, 3000, "limit_parkedRequests")
+        cluster.restart(leader)
+        cluster.restart(other)
+        check(cluster.send("T", 0, b"y").code == 0, "after all that")
+        return f"{forwarded} of 6000 and {parked} of 3000 refused"
