@@ -4,10 +4,12 @@ import os
 import shutil
 import time
 
+import e2e
 import remoting
 from cluster import Cluster, check, wait_for
 from e2e import Skipped, case, rounds
 from failover import send_all
+from process import ahead_of_others
 
 
 def store(cluster, node):
@@ -135,8 +137,8 @@ def percentile(times, share):
 
 @case
 def a_gibibyte_is_fetched_within_a_minute():
-    """A follower that lacks 1 GiB below the point where the log begins (48 MiB but for --full) is level within 60 s, and a client that sends meanwhile hardly
-    notices."""
+    """A follower that lacks 1 GiB below the point where the log begins (48 MiB but for --full) is level within 60 s, and the 99th percentile of a client's sends
+    at most doubles meanwhile. Two nodes and the client go ahead of all else, where that is allowed: the follower as if it were on another machine."""
     mebibytes = rounds(48, 48, 1024)
     segment = rounds(4, 4, 64) << 20
     settings = [f"mappedFileSizeCommitLog={segment}", f"logBytesMax={(mebibytes << 20) + segment}", f"followerLagBytesMax={segment}",
@@ -148,17 +150,25 @@ def a_gibibyte_is_fetched_within_a_minute():
         cluster.create_topic("L", 1)
         send_some(cluster, 20)
         node = leave_behind(cluster, mebibytes + 4 * (segment >> 20), 32768)
-        before = latencies(cluster, lambda: False, rounds(2, 2, 10))
+        leading = [cluster.pid(other) for other in range(3) if other != node]
+        with ahead_of_others(leading):
+            before = latencies(cluster, lambda: False, rounds(2, 2, 20))
         start = time.monotonic()
         cluster.restart(node)
-        during = latencies(cluster, lambda: "has taken the place of the old one" in cluster.output(node) and position(cluster, node) is not None and
-                           int(position(cluster, node)) + 65536 > int(position(cluster, cluster.leader()) or 0), 240)
+        with ahead_of_others(leading) as ahead:
+            during = latencies(cluster, lambda: "has taken the place of the old one" in cluster.output(node) and position(cluster, node) is not None and
+                               int(position(cluster, node)) + 65536 > int(position(cluster, cluster.leader()) or 0), 240)
         seconds = time.monotonic() - start
         wait_level(cluster, node)
-        check(seconds < 60 or mebibytes < 1024, f"level after {seconds:.0f} s")
+        is_first, is_last = percentile(before, 0.99), percentile(during, 0.99)
+        check(seconds < 60 or e2e.MODE != "full", f"level after {seconds:.0f} s")
         check(percentile(during, 0.5) < 20 * percentile(before, 0.5) + 100, f"the median of a send grew from {percentile(before, 0.5):.1f} ms to "
               f"{percentile(during, 0.5):.1f} ms")
-        return f"{mebibytes} MiB in {seconds:.1f} s; p99 of a send {percentile(before, 0.99):.1f} ms before, {percentile(during, 0.99):.1f} ms meanwhile"
+        # 3 ms more are the noise of a machine, as in case_pressure.py.
+        check(is_last <= max(2 * is_first, is_first + 3) or e2e.MODE != "full", f"the p99 of a send grew from {is_first:.1f} to {is_last:.1f} ms, in "
+              f"{len(before)} and {len(during)} sends")
+        return (f"{mebibytes} MiB in {seconds:.1f} s; p99 of a send {is_first:.1f} ms before, {is_last:.1f} ms meanwhile"
+                f"{'' if ahead else ', beside all else on this machine'}")
 
 
 @case
