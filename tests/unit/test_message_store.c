@@ -1206,6 +1206,140 @@ START_TEST(sync_job_outlives_what_it_syncs)
 }
 END_TEST
 
+#define FILE_OF_UNITS(n) ((uint64_t)(n) * CQ_UNITS * 20)
+
+static bool queue_file_exists(const char *queue, int n)
+{
+    char path[PATH_MAX], name[21];
+    mapped_file_name(FILE_OF_UNITS(n), name);
+    snprintf(path, sizeof path, "/s/consumequeue/%s/%s", queue, name);
+    return sim_env_exists(&sim, path);
+}
+
+/* A queue of six files, the key index of some, and a trim that takes four and more. */
+static void fill_files_and_trim(void)
+{
+    message_store_close(&store);
+    config.index_entries = 3000;
+    open_store();
+    recover(0);
+    for (int64_t i = 0; i < 5 * CQ_UNITS + 10; i++) {
+        char properties[32];
+        snprintf(properties, sizeof properties, "UNIQ_KEY\x01U%d", (int)i);
+        append_to_log((struct spec){"T", 3, i, properties, 1, 0, 1700000000000 + i});
+    }
+    dispatch_ok(0, fake.count);
+    ck_assert_int_eq(message_store_sync(&store), 0);
+    fake.min = fake.at[4 * CQ_UNITS + 1] - 48;
+    ck_assert_int_eq(message_store_trim(&store, fake.min), 0);
+}
+
+/* Removing a name and making that durable may take as long as the disk likes: the loop does neither, whatever goes. */
+START_TEST(the_loop_does_not_wait_for_a_trim)
+{
+    struct message_store_sync_job job;
+    const unsigned changes = SIM_CHANGES & ~(unsigned)SIM_WRITE;
+    fill_files_and_trim();
+    uint64_t calls = sim_env_calls(&sim, changes);
+    struct consume_queue *queue = message_store_queue(&store, SLICE_LITERAL("T"), 3, false, NULL);
+    ck_assert_uint_eq(queue->files.count, 2);
+    ck_assert_uint_eq(store.index->count, 1);
+    ck_assert_int_eq(message_store_trim(&store, fake.min), 0);
+    ck_assert_int_eq(message_store_sync_begin(&store, &job), 0);
+    ck_assert_uint_eq(sim_env_calls(&sim, changes), calls);
+    for (int n = 0; n < 6; n++)
+        ck_assert(queue_file_exists("T/3", n));
+    uint64_t unlinks = sim_env_calls(&sim, SIM_UNLINK);
+    message_store_sync_run(&job);
+    calls = sim_env_calls(&sim, changes);
+    ck_assert_uint_eq(sim_env_calls(&sim, SIM_UNLINK), unlinks + 4 + 1);
+    ck_assert_int_eq(job.result, 0);
+    message_store_sync_end(&store, &job);
+    ck_assert_uint_eq(sim_env_calls(&sim, changes), calls);
+    for (int n = 0; n < 6; n++)
+        ck_assert_int_eq(queue_file_exists("T/3", n), n >= 4);
+    /* For good. */
+    sim_env_power_cut(&sim);
+    message_store_close(&store);
+    sim_env_restart(&sim);
+    for (int n = 0; n < 6; n++)
+        ck_assert_int_eq(queue_file_exists("T/3", n), n >= 4);
+    open_store();
+    recover(fake.end);
+    check_all_from(first_at(fake.min));
+}
+END_TEST
+
+/* Wherever the power goes while names are removed: what is left is a row. */
+START_TEST(a_trim_leaves_no_gap)
+{
+    for (uint64_t at = 1; at < 12; at++) {
+        struct message_store_sync_job job;
+        if (at > 1) {
+            tear_down();
+            set_up();
+        }
+        for (uint64_t i = 0; i < at; i++)
+            sim_env_chance(&sim, 2); /* other chances for what a power cut takes */
+        fill_files_and_trim();
+        ck_assert_int_eq(message_store_sync_begin(&store, &job), 0);
+        sim_env_kill_at(&sim, SIM_UNLINK | SIM_SYNC_DIR, at);
+        message_store_sync_run(&job);
+        message_store_sync_end(&store, &job);
+        sim_env_power_cut(&sim);
+        message_store_close(&store);
+        sim_env_restart(&sim);
+        for (int n = 1; n < 6; n++)
+            ck_assert_msg(queue_file_exists("T/3", n) || !queue_file_exists("T/3", n - 1), "at %d: file %d is missing", (int)at, n);
+        open_store();
+        recover(fake.end);
+        dispatch_ok(first_at(message_store_recovered_position(&store)), fake.count);
+        ck_assert_int_eq(message_store_trim(&store, fake.min), 0);
+        check_all_from(first_at(fake.min));
+        ck_assert_int_eq(message_store_sync(&store), 0);
+    }
+}
+END_TEST
+
+/* A name that cannot be removed is tried again with the next trim; none behind it goes before. */
+START_TEST(a_name_that_stays_is_tried_again)
+{
+    fill_files_and_trim();
+    sim_env_fail_at(&sim, SIM_UNLINK, 2, EIO, false);
+    ck_assert_int_eq(message_store_sync(&store), 0);
+    for (int n = 0; n < 6; n++)
+        ck_assert_int_eq(queue_file_exists("T/3", n), n >= 1);
+    check_all_from(first_at(fake.min));
+    ck_assert_int_eq(message_store_trim(&store, fake.min), 0);
+    ck_assert_int_eq(message_store_sync(&store), 0);
+    for (int n = 0; n < 6; n++)
+        ck_assert_int_eq(queue_file_exists("T/3", n), n >= 4);
+}
+END_TEST
+
+/* The job that removes the files of a queue is out when its topic is deleted and made again: it leaves the new ones alone. */
+START_TEST(a_removal_does_not_meet_a_topic_made_again)
+{
+    struct message_store_sync_job job;
+    fill_files_and_trim();
+    ck_assert_int_eq(message_store_sync_begin(&store, &job), 0);
+    ck_assert_int_eq(message_store_delete_topic(&store, SLICE_LITERAL("T")), 0);
+    for (int n = 0; n < 6; n++)
+        ck_assert(!queue_file_exists("T/3", n));
+    int first = fake.count;
+    for (int64_t i = 0; i < 3; i++)
+        append_to_log((struct spec){"T", 3, i, "", 1, 0, 1700000000000 + i});
+    dispatch_ok(first, fake.count);
+    message_store_sync_run(&job);
+    message_store_sync_end(&store, &job);
+    ck_assert_int_eq(job.result, 0);
+    ck_assert(queue_file_exists("T/3", 0));
+    check_all_from(first);
+    ck_assert_int_eq(message_store_sync(&store), 0);
+    check_all_from(first);
+}
+END_TEST
+
 START_TEST(clean_stop_needs_no_rebuild)
 {
     fill(300);
@@ -2562,6 +2696,10 @@ int main(void)
     tcase_add_test(tcase, cut_after_lost_records_is_durable);
     tcase_add_test(tcase, sync_fails);
     tcase_add_test(tcase, sync_job_outlives_what_it_syncs);
+    tcase_add_test(tcase, the_loop_does_not_wait_for_a_trim);
+    tcase_add_test(tcase, a_trim_leaves_no_gap);
+    tcase_add_test(tcase, a_name_that_stays_is_tried_again);
+    tcase_add_test(tcase, a_removal_does_not_meet_a_topic_made_again);
     tcase_add_test(tcase, clean_stop_needs_no_rebuild);
     tcase_add_test(tcase, cold_queues);
     tcase_add_test(tcase, few_mappings);
