@@ -1,4 +1,9 @@
-/* Life of a connection: dial or accept -> magic and hello both ways -> messages. A second connection of the same member replaces the first. */
+/* Life of a connection: dial or accept -> magic and hello both ways -> messages. A second connection of the same member replaces the first.
+ *
+ * What a network lost is sent again by the kernel after pauses that double, so after a cut of seconds it would be silent for as long again. When what was sent
+ * is not confirmed by the other end's kernel, who dials makes a second connection beside the first, each try with a first packet of its own; it replaces the first
+ * when its hello is answered. A process that stands still or is busy is none of that: its kernel confirms, or says that it has no room.
+ */
 #include "dledger/peer.h"
 
 #include <netinet/in.h>
@@ -18,6 +23,10 @@
 #define DIAL_BACKOFF_MIN_MS 20u
 #define DIAL_BACKOFF_MAX_MS 500u
 #define TIMER_MS 20u
+#define WATCH_MS 200u        /* between two looks at whether the others' kernels confirm */
+#define UNCONFIRMED_TIMES 2u /* sent again in vain so often: 600 ms, where an answer takes less than 200 */
+#define CONNECT_MS 300u      /* a connect without an answer is begun anew after that, and four times what an answer took last: its first packet is lost */
+#define LONG_GONE_MS 60000u  /* ... and not so soon when nobody was there for so long: the way may be another one */
 #define PROBE_MS 1000u
 #define KNOCK_MS 1000u
 #define YOUNG_MS 200u
@@ -43,6 +52,7 @@ struct peer_connection {
     uint8_t version;   /* that both ends speak, once greeted */
     enum connection_mode mode;
     uint64_t born_ms;
+    uint64_t connecting_ms; /* when the connect began, 0 = it has an answer, or has not begun */
     uint64_t used_ms;  /* DLedger's requests: when the last one came */
     uint8_t *input;
     size_t input_size, input_capacity;
@@ -369,8 +379,11 @@ static void receive_hello(struct peer_connection *connection, const struct peer_
         connection->version = (uint8_t)peer_version_common(hello.newest);
         if (link->connection != NULL && link->connection != connection) {
             struct peer_connection *old = link->connection;
-            old->greeted = false; /* replaced, not lost */
+            old->greeted = false; /* it is not dialled again */
             connection_close(old);
+            /* What was on its way there is lost all the same, and who greets may be another process. */
+            replica_peer_lost(network->replica, hello.from);
+            network->callbacks.lost(network->callbacks.context, hello.from);
         }
         link->connection = connection;
         if (link->dialing == connection)
@@ -644,13 +657,18 @@ static void dial_failed(struct peer_connection *connection, int status)
 
     if (connection->closing)
         return;
-    if (!connection->probe) {
+    if (!connection->probe && connection->connecting_ms != 0 && status == UV_ETIMEDOUT) {
+        link->next_dial_ms = uv_now(network->loop); /* it has waited long enough */
+    } else if (!connection->probe) {
         link->next_dial_ms = uv_now(network->loop) + link->backoff_ms;
         link->backoff_ms = link->backoff_ms * 2 > DIAL_BACKOFF_MAX_MS ? DIAL_BACKOFF_MAX_MS : link->backoff_ms * 2;
     }
     connection_close(connection);
-    if (status == UV_ECONNREFUSED)
+    if (status == UV_ECONNREFUSED) {
+        if (link->connection != NULL)
+            connection_close(link->connection); /* that one was silent */
         replica_peer_gone(network->replica, link->id);
+    }
 }
 
 static void on_connect(uv_connect_t *request, int status)
@@ -665,6 +683,7 @@ static void on_connect(uv_connect_t *request, int status)
         dial_failed(connection, status);
         return;
     }
+    connection->connecting_ms = 0;
     if (connection->probe) { /* it is there */
         connection_close(connection);
         return;
@@ -683,6 +702,7 @@ static void on_connect(uv_connect_t *request, int status)
 static void connect_to(struct peer_connection *connection, const struct sockaddr *address)
 {
     connection->connect.data = connection;
+    connection->connecting_ms = uv_now(connection->network->loop);
     int rv = uv_tcp_connect(&connection->connect, &connection->tcp, address, on_connect);
     if (rv != 0)
         dial_failed(connection, rv);
@@ -740,6 +760,42 @@ static void start_dial(struct peer_network *network, struct peer_link *link, boo
     }
 }
 
+/* What was sent is not confirmed, though it was sent again. */
+static bool is_unconfirmed(struct peer_link *link)
+{
+    struct tcp_info info;
+    socklen_t size = sizeof info;
+    uv_os_fd_t fd;
+
+    memset(&info, 0, sizeof info);
+    if (uv_fileno((uv_handle_t *)&link->connection->tcp, &fd) != 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
+        return false;
+    if (info.tcpi_retransmits == 0)
+        link->answer_ms = info.tcpi_rtt / 1000;
+    return info.tcpi_retransmits >= UNCONFIRMED_TIMES;
+}
+
+/* Makes a second connection beside one that is silent; and leaves it when that one is not so any more. */
+static void watch(struct peer_network *network, struct peer_link *link, uint64_t now)
+{
+    bool silent = is_unconfirmed(link);
+
+    if (silent && link->dialing == NULL && now >= link->next_dial_ms)
+        start_dial(network, link, false);
+    else if (!silent && link->dialing != NULL && !link->dialing->told) /* else the other end may have left the first one already */
+        connection_close(link->dialing);
+}
+
+static uint64_t connect_deadline_ms(const struct peer_network *network, const struct peer_connection *connection)
+{
+    const struct peer_link *link = &network->links[connection->member - 1];
+    uint64_t patience = CONNECT_MS + 4 * (uint64_t)link->answer_ms;
+
+    if (patience > HELLO_DEADLINE_MS || connection->connecting_ms > link->seen_ms + LONG_GONE_MS)
+        patience = HELLO_DEADLINE_MS;
+    return connection->connecting_ms + patience;
+}
+
 static void on_timer(uv_timer_t *timer)
 {
     struct peer_network *network = timer->data;
@@ -751,6 +807,8 @@ static void on_timer(uv_timer_t *timer)
             continue;
         if (link->connection != NULL)
             link->seen_ms = now;
+        if (link->connection != NULL && link->id > network->replica->id)
+            watch(network, link, now);
         /* Those before us dial us, but may not think of it: an empty node may stand at another place of the list than it has in the group, and one that was
          * removed while it was down hears so only if it asks, be it that others who were removed elect it. */
         bool knocks = now - link->seen_ms > KNOCK_MS;
@@ -766,15 +824,20 @@ static void on_timer(uv_timer_t *timer)
                 dial_failed(connection, UV_ETIMEDOUT);
             else
                 connection_close(connection);
+        } else if (!connection->closing && connection->connecting_ms != 0 && now > connect_deadline_ms(network, connection)) {
+            dial_failed(connection, UV_ETIMEDOUT);
         } else if (!connection->closing && connection->mode == MODE_DLEDGER && now - connection->used_ms > PEER_DLEDGER_IDLE_MS) {
             connection_close(connection);
         }
     }
-    /* Only while something is missing does this timer run fast: an idle group costs nothing. */
-    bool missing = false;
-    for (int i = 0; i < DLEDGER_MEMBERS_MAX; i++)
-        missing |= link_used(network, &network->links[i]) && network->links[i].connection == NULL;
-    uv_timer_start(&network->timer, on_timer, missing || network->strangers > network->dledger_connections ? TIMER_MS : 1000, 0);
+    /* Only while something is missing does this timer run fast: an idle group costs next to nothing. */
+    bool missing = false, watched = false;
+    for (int i = 0; i < DLEDGER_MEMBERS_MAX; i++) {
+        const struct peer_link *link = &network->links[i];
+        missing |= link_used(network, link) && (link->connection == NULL || link->dialing != NULL);
+        watched |= link->connection != NULL && link->id > network->replica->id;
+    }
+    uv_timer_start(&network->timer, on_timer, missing || network->strangers > network->dledger_connections ? TIMER_MS : watched ? WATCH_MS : 1000, 0);
 }
 
 /* Whoever has this number now is not the one that our connections are with. */

@@ -1,6 +1,6 @@
 /* Connections between the members of a group: one per pair, used in both directions, with a hello before anything else.
  *
- * The member with the lower Raft id dials. The listening port also takes DLedger's own protocol (remoting frames), handed on to its callback. When a
+ * The member with the lower Raft id dials, and dials again beside a connection on which nothing is confirmed any more. The listening port also takes DLedger's own protocol (remoting frames), handed on to its callback. When a
  * connection to the leader breaks, a connect that is refused tells that its process is gone (a reset alone is innocent).
  */
 #ifndef LEDGERMQ_DLEDGER_PEER_H
@@ -34,12 +34,13 @@ struct peer_link {
     struct peer_network *network;
     uint64_t id;
     struct peer_connection *connection; /* greeted */
-    struct peer_connection *dialing;
+    struct peer_connection *dialing;    /* maybe beside one that is silent */
     struct peer_connection *probe;      /* connect that only asks whether the process is there */
     uint64_t probe_until_ms;            /* ask again until then: a dying process may close its port last */
     uint64_t next_dial_ms;              /* uv_now() */
     uint64_t seen_ms;                   /* when it was connected last */
     uint32_t backoff_ms;
+    uint32_t answer_ms;                 /* how long the other end's kernel took to confirm, when it last did */
     char member_id[16];                 /* whose link it is; the table of members may change */
     char member_address[128];
     char refusal[128];                  /* last reason logged, so that a retry loop does not fill the log */

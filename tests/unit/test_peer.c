@@ -3,8 +3,10 @@
 
 #include <arpa/inet.h>
 #include <check.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,6 +23,22 @@ static struct peer_network network;
 static struct replica *replica; /* n0's */
 static int listener;            /* n1's */
 static int n0_port;
+
+static uint8_t resent; /* so often, says the kernel, it sent again in vain; 0: the truth */
+static int lost;       /* connections, as n0 sees it */
+static int connected;
+
+/* A network that loses everything cannot be had without rights. */
+int getsockopt(int fd, int level, int name, void *value, socklen_t *size)
+{
+    static int (*real)(int, int, int, void *, socklen_t *);
+    if (real == NULL)
+        *(void **)&real = dlsym(RTLD_NEXT, "getsockopt");
+    int rv = real(fd, level, name, value, size);
+    if (rv == 0 && level == IPPROTO_TCP && name == TCP_INFO && resent > 0)
+        ((struct tcp_info *)value)->tcpi_retransmits = resent;
+    return rv;
+}
 
 static int listen_anywhere(int *port)
 {
@@ -40,17 +58,26 @@ static void on_message(void *context, uint64_t from, const struct peer_message *
     (void)context, (void)from, (void)message, (void)body;
 }
 
-static void on_member(void *context, uint64_t id)
+static void on_connected(void *context, uint64_t id)
 {
     (void)context, (void)id;
+    connected++;
+}
+
+static void on_lost(void *context, uint64_t id)
+{
+    (void)context, (void)id;
+    lost++;
 }
 
 static void set_up(void)
 {
-    struct peer_network_callbacks callbacks = {NULL, on_message, on_member, on_member, NULL};
+    struct peer_network_callbacks callbacks = {NULL, on_message, on_connected, on_lost, NULL};
     struct error error;
     int port;
 
+    resent = 0;
+    lost = connected = 0;
     group_set_up();
     group_up(&group.nodes[1]);
     replica = &group.nodes[1].replica;
@@ -244,6 +271,113 @@ START_TEST(test_an_unknown_version_is_refused)
 }
 END_TEST
 
+static void run_for(uint64_t ms)
+{
+    uint64_t began = uv_hrtime();
+    while (uv_hrtime() - began < ms * 1000000)
+        uv_run(&loop, UV_RUN_NOWAIT);
+}
+
+static bool is_closed(int fd)
+{
+    uint8_t byte;
+    ssize_t n;
+    while ((n = read(fd, &byte, 1)) > 0)
+        ;
+    return n == 0 || errno == ECONNRESET;
+}
+
+/* What n0 sends is not confirmed. It makes one more connection, which takes the place of the first when it is answered, and not before. */
+START_TEST(test_a_second_connection_beside_a_silent_one)
+{
+    int first = linked_again(), second, third;
+
+    run_for(600);
+    ck_assert_int_lt(accept(listener, NULL, NULL), 0);
+    resent = 2;
+    second = accepted();
+    receive_magic(second);
+    receive_hello(second);
+    for (int i = 0; i < 20; i++) { /* one, however long it takes to answer */
+        run_for(100);
+        ck_assert_int_lt(accept(listener, NULL, NULL), 0);
+    }
+    ck_assert(!is_closed(first));
+    ck_assert_int_eq(lost, 0);
+    ck_assert(replica->peers[1].connected);
+    send_hello(second);
+    for (int i = 0; i < 200 && !is_closed(first); i++)
+        run_for(20);
+    ck_assert(is_closed(first));
+    ck_assert(!is_closed(second));
+    ck_assert_int_eq(lost, 1); /* who waits for an answer on the first one waits in vain */
+    ck_assert_int_eq(connected, 2);
+    ck_assert(replica->peers[1].connected);
+    /* The new one is silent, too, and its successor is refused: the process is gone. */
+    third = accepted();
+    receive_magic(third);
+    close(listener);
+    close(third);
+    for (int i = 0; i < 500 && replica->peers[1].connected; i++)
+        run_for(20);
+    ck_assert(!replica->peers[1].connected);
+    ck_assert_int_eq(lost, 2);
+    close(first);
+    close(second);
+}
+END_TEST
+
+/* The first one is heard again while the second has not got through. */
+START_TEST(test_a_second_connection_is_given_up)
+{
+    struct sockaddr_in at;
+    socklen_t size = sizeof at;
+    int first = linked_again(), full[3];
+
+    /* No connect gets through any more: the queue is full. */
+    ck_assert_int_eq(listen(listener, 0), 0);
+    ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&at, &size), 0);
+    for (int i = 0; i < 3; i++) {
+        full[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        connect(full[i], (struct sockaddr *)&at, sizeof at);
+    }
+    run_for(100);
+    resent = 2;
+    uint64_t before = network.connection_ids;
+    run_for(4000);
+    /* Each try has a first packet of its own; the kernel alone would have sent two more, after 1 and 3 s. */
+    ck_assert_uint_ge(network.connection_ids - before, 3);
+    ck_assert_uint_le(network.connection_ids - before, 16);
+    resent = 0;
+    run_for(500);
+    ck_assert_ptr_null(network.links[1].dialing);
+    before = network.connection_ids;
+    run_for(1000);
+    ck_assert_uint_eq(network.connection_ids, before);
+    ck_assert(!is_closed(first));
+    ck_assert_int_eq(lost, 0);
+    for (int i = 0; i < 3; i++)
+        close(full[i]);
+    close(first);
+}
+END_TEST
+
+/* A process that stands still takes nothing: its kernel says so, and no connection is made that would wait with the first. */
+START_TEST(test_who_stands_still_is_not_dialled)
+{
+    static const uint8_t body[1 << 20];
+    struct peer_message message = {.type = PEER_APPEND_ENTRIES};
+    int first = linked_again();
+
+    for (int i = 0; i < 16; i++)
+        peer_network_send(&network, 2, &message, body, sizeof body);
+    run_for(4000);
+    ck_assert_int_lt(accept(listener, NULL, NULL), 0);
+    ck_assert_int_eq(lost, 0);
+    close(first);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("peer");
@@ -253,6 +387,9 @@ int main(void)
     tcase_add_test(tcase, test_news_on_a_connection_without_an_answer);
     tcase_add_test(tcase, test_refused_is_dialled_again_later);
     tcase_add_loop_test(tcase, test_an_unknown_version_is_refused, 0, 2);
+    tcase_add_test(tcase, test_a_second_connection_beside_a_silent_one);
+    tcase_add_test(tcase, test_a_second_connection_is_given_up);
+    tcase_add_test(tcase, test_who_stands_still_is_not_dialled);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
