@@ -329,6 +329,7 @@ int replica_start(struct replica *replica, struct message_store *store, struct e
     store->before_cut_context = replica;
     store->synced_position = (int64_t)checkpoint->synced_dispatched_position;
     store->records_lost = !replica->same_boot && checkpoint->present && !checkpoint->clean && checkpoint->durability == DURABILITY_A;
+    replica->applied_end = position; /* what units say is compared with the log in front of it */
     rv = message_store_recover(store, (int64_t)position, error);
     if (rv != 0)
         return rv;

@@ -462,6 +462,12 @@ void consume_queue_describe(const struct consume_queue *queue, int64_t queue_off
     snprintf(out, size, "%s/%s at byte %llu", queue->files.dir, name, (unsigned long long)(byte % queue->files.file_size));
 }
 
+int64_t consume_queue_border(const struct consume_queue *queue, int64_t end, int64_t physical_offset)
+{
+    int64_t first = first_in_files(queue);
+    return end <= first || holds(queue, end - 1, physical_offset) ? end : lower_bound(queue, first, end, physical_offset);
+}
+
 int64_t consume_queue_lower_bound(const struct consume_queue *queue, int64_t physical_offset)
 {
     return careful_lower_bound(queue, queue->min_offset, queue->max_offset, physical_offset);

@@ -101,6 +101,8 @@ int consume_queue_cut(struct consume_queue *queue, const struct consume_queue_en
 /* After a start that cannot trust what lies behind the end (units of records that no longer exist, which a power cut let through): zeroes it. Reads
  * the rest of the last file. */
 int consume_queue_clear_tail(struct consume_queue *queue, struct error *error);
+/* First unit in front of `end` whose record is at or behind physical_offset; `end`: none is. Halves, so that damaged units may hide it. */
+int64_t consume_queue_border(const struct consume_queue *queue, int64_t end, int64_t physical_offset);
 /* Drops all units whose record is at or behind physical_offset; remembers the new maximum. */
 int consume_queue_truncate(struct consume_queue *queue, int64_t physical_offset, struct error *error);
 /* Physical offset of the first message, INT64_MAX = there is none, -1 = it is not remembered. */

@@ -187,13 +187,38 @@ static int cut_damaged(struct queue_node *node, int64_t position, int64_t log_mi
     return end.last_physical_offset >= 0 && entry_position(end.last_physical_offset) < log_min ? consume_queue_truncate(queue, 0, error) : 0;
 }
 
-/* Cuts all that lies at or behind `resume`, and what is damaged. */
-static int cut_queues(struct message_store *store, int64_t position, int64_t resume, int64_t log_min, struct error *error)
+/* Where each queue has to end so that it holds nothing at or behind `cut`: changes nothing yet. *sure is false when damaged units may hide that place: it is right
+ * for certain where the log has the message of that number, behind `cut`. One that is too far behind is met by what is dispatched from there on. */
+static int find_cuts(struct message_store *store, int64_t position, int64_t cut, bool *sure, struct error *error)
+{
+    *sure = true;
+    for (struct queue_node *node = store->queues->head; node != NULL; node = node->next) {
+        struct consume_queue *queue = &node->queue;
+        struct consume_queue_end end = {.offset = queue->max_offset};
+        struct consume_queue_unit unit;
+        struct mapped_file_window window;
+
+        consume_queue_begin_look(queue, &window);
+        int rv = node->damaged ? consume_queue_look(queue, position, &end, error) : 0;
+        node->cut_at = consume_queue_border(queue, end.offset, cut);
+        bool stays = node->cut_at == end.offset, named = !stays && consume_queue_get_any(queue, node->cut_at, &unit) && unit.physical_offset >= cut;
+        int looked = consume_queue_end_look(queue, rv == 0 ? error : NULL);
+        if (rv != 0 || looked != 0)
+            return rv != 0 ? rv : looked;
+        if (stays ? node->damaged : !named || !message_store_unit_names(store, queue, node->cut_at, &unit))
+            *sure = false;
+    }
+    return 0;
+}
+
+/* Cuts them there, and what is damaged. */
+static int cut_queues(struct message_store *store, int64_t position, int64_t log_min, struct error *error)
 {
     for (struct queue_node *node = store->queues->head; node != NULL; node = node->next) {
+        const struct consume_queue_end end = {.offset = node->cut_at};
         int rv = node->damaged ? cut_damaged(node, position, log_min, error) : 0;
         if (rv == 0)
-            rv = consume_queue_truncate(&node->queue, resume, error);
+            rv = consume_queue_cut(&node->queue, &end, error);
         if (rv != 0)
             return rv;
     }
@@ -298,13 +323,22 @@ int message_store_recover(struct message_store *store, int64_t position, struct 
     for (int64_t cut = position; resume < cut || damaged;) {
         /* Nothing may be ahead of where dispatching begins: between there and here a topic may have been deleted and made anew, and its
          * later units would be in the way of the earlier ones. */
+        bool sure;
+        rv = find_cuts(store, position, resume, &sure, error);
+        if (rv == 0 && !sure && resume > log_min) {
+            LOG_ERROR("%s: damaged units hide where queues ended at log position %lld: all queues are made anew from the log", table->dir, (long long)resume);
+            resume = log_min;
+            rv = find_cuts(store, position, resume, &sure, error);
+        }
+        if (rv != 0)
+            return rv;
         if (resume < cut)
             LOG_WARN("queues and index are completed from log position %lld on (%lld bytes)", (long long)resume, (long long)(position - resume));
         cut = resume;
         damaged = false;
         rv = store->before_cut == NULL ? 0 : store->before_cut(store->before_cut_context, cut, error);
         if (rv == 0)
-            rv = cut_queues(store, position, cut, log_min, error);
+            rv = cut_queues(store, position, log_min, error);
         /* It may be found damaged in front of this cut only. */
         if (rv == 0 && store->index != NULL)
             rv = recover_index(store, cut, log_min, &resume, error);
@@ -348,8 +382,8 @@ int message_store_recover(struct message_store *store, int64_t position, struct 
     /* Before anything is cut they are needed, in case the process dies; what is made anew from here on they know nothing of. */
     queue_sums_forget(&store->sums, store->env, table->dir, resume);
     store->sums.counted = true;
-    store->start_position = position;
     store->recovered_position = resume;
+    store->from_beginning = resume <= log_min;
     store->dispatched_offset = resume;
     store->earliest_time_ms = -1;
     /* Now and not with the next sync: should this process die before it, the next one would see the zeros, but not that only the page cache has

@@ -56,8 +56,8 @@ struct message_store {
     struct queue_table *queues; /* private */
     struct queue_sums sums;     /* private */
     int64_t dispatched_offset; /* all committed entries before this position have been dispatched */
-    int64_t start_position; /* all records in front of it had been dispatched when this start began */
     int64_t recovered_position;
+    bool from_beginning; /* private: it was where the log began, so that the first record of each queue that is dispatched says where that begins */
     bool lost_ends; /* message_store_recover() found that queues did not hold what they held */
     /* Set by the caller before message_store_recover(): what a sync of an earlier run made durable (the checkpoint's synced_dispatched_position).
      * Units behind it count as not synced, whoever wrote them. 0: nothing is known, the first sync covers everything. */

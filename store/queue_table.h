@@ -20,6 +20,7 @@ struct queue_node {
     bool listed;   /* stands in the dirty list */
     bool schedule; /* of SCHEDULE_TOPIC_XXXX */
     bool damaged;  /* a start found it so, and has not cut it yet */
+    int64_t cut_at; /* while a start cuts: where it is to end */
     int64_t summed; /* the maximum that the sum over all queues holds of it, 0 = none */
     struct consume_queue queue;
     uint64_t walk; /* of store/compare.h: the last one that met a message of it */

@@ -62,12 +62,18 @@ struct consume_queue_unit message_store_unit_of(const struct message_store *stor
     return unit_of(store, slice_equal_text(dispatch->topic, QUEUE_TABLE_SCHEDULE_TOPIC), dispatch);
 }
 
-/* All is made anew from where the log begins, and what the queue lost were units of messages that are no longer in the log too: it begins with this one. */
+/* All is dispatched from where the log begins, and what the queue lost were units of messages that are no longer in the log too: it begins with this one. */
 static bool lost_what_is_expired(const struct message_store *store, const struct consume_queue *queue, const struct message_dispatch *dispatch)
 {
-    int64_t log_min = store->log.min_offset(store->log.context);
-    return dispatch->physical_offset < store->start_position && store->recovered_position <= log_min && dispatch->queue_offset > queue->max_offset &&
-           queue->max_offset == queue->appended_from && queue->max_physical_offset <= log_min;
+    return store->from_beginning && dispatch->queue_offset > queue->max_offset && queue->max_offset == queue->appended_from;
+}
+
+/* The log has an earlier message of that number, too. */
+static bool is_taken(const struct message_store *store, const struct consume_queue *queue, const struct message_dispatch *dispatch)
+{
+    struct consume_queue_unit unit;
+    return consume_queue_get_any(queue, dispatch->queue_offset, &unit) && unit.physical_offset < dispatch->physical_offset &&
+           message_store_unit_names(store, queue, dispatch->queue_offset, &unit);
 }
 
 /* The unit must be the next one. Only while dispatching is being repeated after a start may it be the very one that is there, or one of a
@@ -97,20 +103,19 @@ static int place_unit(struct message_store *store, struct consume_queue *queue, 
     }
     /* The units from where dispatching began again should have been cut, and damaged ones hid them from the halving that looked for the place. They are all
      * made anew by what is dispatched from here on. */
-    if (!repeated && dispatch->physical_offset < store->start_position && dispatch->queue_offset < queue->max_offset &&
-        dispatch->queue_offset < queue->appended_from && dispatch->queue_offset > queue->min_offset) {
+    if (!repeated && dispatch->queue_offset < queue->max_offset && dispatch->queue_offset < queue->appended_from && !is_taken(store, queue, dispatch)) {
         const struct consume_queue_end end = {.offset = dispatch->queue_offset, .last_physical_offset = -1};
         LOG_ERROR("queue %s %d: the unit at offset %lld is damaged, and units from there on are made anew", queue->topic, (int)queue->queue_id,
                   (long long)dispatch->queue_offset);
         if (consume_queue_cut(queue, &end, NULL) != 0)
             return ERROR_IO;
-        *append = dispatch->queue_offset == queue->max_offset && dispatch->physical_offset >= queue->max_physical_offset;
+        *append = queue->files.count == 0 || (dispatch->queue_offset == queue->max_offset && dispatch->physical_offset >= queue->max_physical_offset);
         if (*append)
             return 0;
     }
     /* Only the damaged last unit says that the queue reaches further in the log. */
-    *append = dispatch->queue_offset == queue->max_offset && queue->max_offset > queue->min_offset && !consume_queue_trusts(queue, queue->max_offset - 1) &&
-              !message_store_unit(store, queue, queue->max_offset - 1, &unit);
+    *append = dispatch->queue_offset == queue->max_offset && !consume_queue_trusts(queue, queue->max_offset - 1) &&
+              (queue->max_offset == queue->min_offset || !message_store_unit(store, queue, queue->max_offset - 1, &unit));
     if (*append)
         return 0;
     return ERROR_DAMAGED;
