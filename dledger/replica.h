@@ -282,6 +282,7 @@ struct replica {
     uint64_t applied_end;   /* position behind the last applied entry */
     bool apply_stalled;     /* a queue file found no room: nothing is applied, sends are refused until there is some */
     uint64_t apply_retry_us;
+    bool queues_unfit;      /* a committed message did not fit its queue, and this run is over: the next start makes all queues anew */
     bool more_to_apply;
     raft_index accept_from; /* leader: accepts appends once this is applied */
     bool accepting;

@@ -60,9 +60,11 @@ static bool apply_one(struct replica *replica)
             replica->apply_stalled = false;
         }
         if (rv != 0) {
-            error_set(&error, rv, "entry %llu at position %llu does not fit the queues: %s", (unsigned long long)(index - 1),
-                      (unsigned long long)position, error_text(rv));
+            replica->queues_unfit = rv == ERROR_DAMAGED;
+            error_set(&error, rv, "entry %llu at position %llu does not fit the queues: %s%s", (unsigned long long)(index - 1), (unsigned long long)position,
+                      error_text(rv), replica->queues_unfit ? "; start this node again, which makes all queues anew from the log" : "");
             replica_fail(replica, &error);
+            replica_forget_queues(replica);
             return false;
         }
         callbacks->apply_message(callbacks->context, index - 1, &dispatch,

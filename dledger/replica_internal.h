@@ -171,6 +171,8 @@ bool replica_is_slow(const struct replica *replica);
 bool replica_save_forgot(struct replica *replica);
 /* On the loop, while no save is out: whichever slot is lost later, the other one does not say what was before. */
 int replica_save_in_both_slots(struct replica *replica, struct checkpoint *checkpoint, struct error *error);
+/* Queues that are unfit are those of no position: the disk is told. Not while a job of the pool writes the checkpoint: then when it is done. */
+void replica_forget_queues(struct replica *replica);
 
 /* May this member have acknowledged something? Elections, without which nothing is, begin at term 2. */
 static inline bool replica_took_part(const struct replica *replica)

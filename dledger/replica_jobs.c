@@ -220,6 +220,7 @@ void replica_saved(struct replica *replica)
     if (save->with_sync)
         message_store_sync_end(replica->store, &save->sync);
     save->with_sync = false;
+    replica_forget_queues(replica);
     replica_trim_queues(replica);
     if (save->result != 0) {
         /* A lost checkpoint costs time at the next start, not data. */

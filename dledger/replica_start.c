@@ -218,20 +218,11 @@ static int verify_recent(struct replica *replica, int64_t committed_index, raft_
     return 0;
 }
 
-/* What is behind position in queues and index is made anew in this run: they do not reach further any more, and nothing behind is durable. Should this
- * process die, or the power fail, before they do again, it must not look so to the next start, which would take short queues for whole ones: the disk is
- * told before they are cut. In both slots, for whichever of them is lost later. */
-static int lower_positions(void *context, int64_t position, struct error *error)
+static int save_positions(struct replica *replica, uint64_t limit, struct error *error)
 {
-    struct replica *replica = context;
     struct checkpoint *found = &replica->checkpoint;
     struct checkpoint *checkpoint = &replica->save.checkpoint;
-    const uint64_t limit = (uint64_t)position;
-    int rv;
 
-    /* How far they were written counts for the boot in which that was. */
-    if (found->synced_dispatched_position <= limit && (found->dispatched_position <= limit || !replica->same_boot))
-        return 0;
     if (found->synced_dispatched_position > limit)
         found->synced_dispatched_position = limit;
     if (found->dispatched_position > limit)
@@ -241,9 +232,36 @@ static int lower_positions(void *context, int64_t position, struct error *error)
     /* Damage up to the last committed entry: behind what is left to say about the log it may look like an interrupted write to the next start. */
     if (checkpoint->committed_index < found->committed_index)
         checkpoint->forgot = true;
-    rv = replica_save_in_both_slots(replica, checkpoint, error);
+    int rv = replica_save_in_both_slots(replica, checkpoint, error);
     found->sequence = checkpoint->sequence;
     return rv;
+}
+
+/* What is behind position in queues and index is made anew in this run: they do not reach further any more, and nothing behind is durable. Should this
+ * process die, or the power fail, before they do again, it must not look so to the next start, which would take short queues for whole ones: the disk is
+ * told before they are cut. In both slots, for whichever of them is lost later. */
+static int lower_positions(void *context, int64_t position, struct error *error)
+{
+    struct replica *replica = context;
+    const struct checkpoint *found = &replica->checkpoint;
+    const uint64_t limit = (uint64_t)position;
+
+    /* How far they were written counts for the boot in which that was. */
+    if (found->synced_dispatched_position <= limit && (found->dispatched_position <= limit || !replica->same_boot))
+        return 0;
+    return save_positions(replica, limit, error);
+}
+
+void replica_forget_queues(struct replica *replica)
+{
+    struct error error;
+
+    if (!replica->queues_unfit || replica->saving)
+        return;
+    if (save_positions(replica, 0, &error) != 0)
+        LOG_ERROR("checkpoint in %s: %s", replica->dir, error.message);
+    else
+        LOG_WARN("the next start makes all queues anew from the log");
 }
 
 /* A checkpoint that is lost, or not the newest, may not reach what the metadata snapshots are of; and where the log's beginning is deleted a start needs

@@ -196,6 +196,38 @@ START_TEST(test_dies_again_and_again)
 }
 END_TEST
 
+/* A queue lost its end and nothing tells, until a message does not fit it: no number is given out again, and the next start makes it anew. */
+START_TEST(test_what_does_not_fit_is_made_anew)
+{
+    group_all_up();
+    for (int i = 0; i < MESSAGES; i++)
+        group_must_send(group_wait_leader(3000), i);
+    struct group_node *leader = group_wait_leader(3000), *follower = group_other(leader, NULL);
+    group_steps(8000);
+    replica_start_save(&follower->replica, true);
+    group_step();
+    group_kill(follower);
+    spoil(follower, DAMAGE_QUEUE_END);
+    sim_env_remove(&follower->sim, "/store/queuesums");
+    group_up(follower);
+    follower->may_fail = true;
+    for (int i = MESSAGES; i < MESSAGES + 4; i++)
+        group_must_send(leader, i);
+    for (int i = 0; i < 2000 && follower->replica.phase != REPLICA_FAILED; i++)
+        group_step();
+    ck_assert_int_eq(follower->replica.phase, REPLICA_FAILED);
+    ck_assert_ptr_nonnull(strstr(follower->replica.failure.message, "does not fit the queues"));
+    ck_assert_int_eq(message_store_max_offset(&follower->store, SLICE_LITERAL("T"), 1), 390);
+    group_kill(follower);
+    follower->may_fail = false;
+    group_up(follower);
+    group_steps(200);
+    ck_assert_int_eq(follower->store.recovered_position, 0);
+    for (int q = 0; q < 4; q++)
+        ck_assert_int_eq(message_store_max_offset(&follower->store, SLICE_LITERAL("T"), q), MESSAGES / 4 + 1);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("replica_rebuild");
@@ -204,6 +236,10 @@ int main(void)
     tcase_add_checked_fixture(tcase, group_set_up, group_tear_down);
     tcase_add_loop_test(tcase, test_dies_while_it_rebuilds, 0, DAMAGES * 4);
     tcase_add_loop_test(tcase, test_dies_again_and_again, 0, DAMAGES);
+    suite_add_tcase(suite, tcase);
+    tcase = tcase_create("unfit");
+    tcase_add_checked_fixture(tcase, group_set_up, group_tear_down);
+    tcase_add_test(tcase, test_what_does_not_fit_is_made_anew);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
