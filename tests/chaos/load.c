@@ -1,12 +1,13 @@
 /* Sends at a rate through whatever happens to a cluster, each message once and never again; consumes and commits offsets meanwhile; in the end reads
  * everything back from every node.
  *
- *     chaos_load --rate 6000 --queues 8 --size 200 --max 10000000
+ *     chaos_load --rate 6000 --queues 8 --size 200 --max 10000000 [--connections N] [--window N]
  *
- * Name servers come from NAMESRV_ADDR; the topic "chaos" has that many queues already. Takes lines:
+ * Name servers come from NAMESRV_ADDR; the topic "chaos" has that many queues already. The rate is a schedule: a send that is due while `window` are not answered,
+ * of all connections, is left out, not made up for. Takes lines:
  *
  *     mark NAME       ends what is measured under the last name and begins NAME
- *     count           how many acknowledgements there are
+ *     count           how many acknowledgements there are, what was sent, and offered: due, whether it was sent or left out; the time of sending
  *     stop            no more sends; consumers go on to the end
  *     verify LIST     of broker addresses, `host:port;host:port`: the check
  *     spoil           what is remembered becomes wrong in SPOILED ways; the next check must find each
@@ -26,13 +27,16 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#define UNANSWERED_MAX 8192
+#define CONNECTIONS_MAX 16
 #define CONSUMERS 2
 #define COMMIT_EVERY_NS 200000000LL
 #define PROBLEMS_PRINTED 50
 
 static struct load load;
-static _Atomic int64_t unanswered;
+static _Atomic int64_t unanswered, offered, sending_ns;
+static int64_t began_ns;
+static int connections = 1, window = 8192;
+static struct ledgermq_producer *producers[CONNECTIONS_MAX]; /* each on a connection of its own; a queue's sends all on the same */
 static pthread_mutex_t output = PTHREAD_MUTEX_INITIALIZER;
 
 int64_t now_ns(void)
@@ -85,12 +89,11 @@ static void sent(void *context, const struct ledgermq_send_result *result, const
                 result->queue.queue_id);
     int64_t place = result->queue_offset + 1;
     load.sent[number].acknowledged = place;
-    if (place > load.highest[number % load.queues]) /* acknowledgements come on one thread */
+    if (place > load.highest[number % load.queues]) /* acknowledgements of a queue come on one thread */
         load.highest[number % load.queues] = place;
-    int64_t gap = now - load.last_ack_ns;
-    if (gap > epoch->worst_gap_ns)
-        epoch->worst_gap_ns = gap;
-    load.last_ack_ns = now;
+    int64_t gap = now - atomic_exchange(&load.last_ack_ns, now), worst = epoch->worst_gap_ns;
+    while (gap > worst && !atomic_compare_exchange_weak(&epoch->worst_gap_ns, &worst, gap))
+        ;
     epoch->acknowledged++;
 }
 
@@ -104,6 +107,7 @@ static void *send_all(void *argument)
         abort();
     while (!load.stop_sending && load.number < load.capacity) {
         int64_t now = now_ns();
+        sending_ns = now - began_ns;
         if (due > now) {
             sleep_ns(due - now > 500000 ? 500000 : due - now);
             continue;
@@ -111,15 +115,19 @@ static void *send_all(void *argument)
         due += step;
         if (now - due > 200000000) /* what could not be sent is not made up for */
             due = now;
-        if (unanswered >= UNANSWERED_MAX)
+        offered++;
+        if (unanswered >= window) {
+            if (due > now - step)
+                sleep_ns(50000); /* it is due that often, and goes on to be left out */
             continue;
+        }
         int64_t number = load.number++;
         queue.queue_id = (int32_t)(number % load.queues);
         load.sent[number].floor = load.highest[queue.queue_id];
         body_fill(body, load.size, number);
         struct ledgermq_message message = {.topic = TOPIC, .body = body, .body_size = (size_t)load.size};
         unanswered++;
-        if (ledgermq_send_async(load.producer, &message, &queue, sent, (void *)(intptr_t)number, NULL) != LEDGERMQ_OK) {
+        if (ledgermq_send_async(producers[queue.queue_id % connections], &message, &queue, sent, (void *)(intptr_t)number, NULL) != LEDGERMQ_OK) {
             unanswered--;
             load.epochs[load.epoch].refused++;
         }
@@ -222,7 +230,8 @@ static void print_count(void)
     for (int i = 0; i <= load.epoch; i++)
         acknowledged += load.epochs[i].acknowledged;
     pthread_mutex_lock(&output);
-    printf("{\"acknowledged\":%lld,\"sent\":%lld,\"consumed\":%lld}\n", (long long)acknowledged, (long long)load.number, (long long)load.consumed);
+    printf("{\"acknowledged\":%lld,\"sent\":%lld,\"offered\":%lld,\"seconds\":%.3f,\"consumed\":%lld}\n", (long long)acknowledged, (long long)load.number,
+           (long long)offered, (double)sending_ns / 1e9, (long long)load.consumed);
     fflush(stdout);
     pthread_mutex_unlock(&output);
 }
@@ -290,7 +299,8 @@ static void obey(pthread_t sender)
 int main(int argc, char **argv)
 {
     static const struct option names[] = {{"rate", required_argument, NULL, 'r'}, {"queues", required_argument, NULL, 'q'},
-                                          {"size", required_argument, NULL, 's'}, {"max", required_argument, NULL, 'm'}, {0}};
+                                          {"size", required_argument, NULL, 's'}, {"max", required_argument, NULL, 'm'},
+                                          {"connections", required_argument, NULL, 'c'}, {"window", required_argument, NULL, 'w'}, {0}};
     int option;
     load = (struct load){.rate = 6000, .queues = 8, .size = 200, .capacity = 10000000};
     while ((option = getopt_long(argc, argv, "", names, NULL)) != -1) {
@@ -299,11 +309,17 @@ int main(int argc, char **argv)
         case 'q': load.queues = number_of(optarg, QUEUES_MAX); break;
         case 's': load.size = number_of(optarg, 65536); break;
         case 'm': load.capacity = number_of(optarg, 1000000000); break;
+        case 'c': connections = number_of(optarg, CONNECTIONS_MAX); break;
+        case 'w': window = number_of(optarg, 1000000); break;
         default: return 2;
         }
     }
     if (load.size < 32)
         load.size = 32;
+    if (load.queues % connections != 0) {
+        fprintf(stderr, "chaos_load: %d queues cannot be shared out among %d connections\n", load.queues, connections);
+        return 2;
+    }
     load.sent = mmap(NULL, (size_t)load.capacity * sizeof *load.sent, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (load.sent == MAP_FAILED) {
         fprintf(stderr, "chaos_load: no memory for %lld messages: %s\n", (long long)load.capacity, strerror(errno));
@@ -320,13 +336,17 @@ int main(int argc, char **argv)
     ledgermq_producer_options_init(&producer_options);
     producer_options.group = "chaos-producer";
     producer_options.retries = 0;
-    if (ledgermq_client_new(&client_options, &load.client, &error) != LEDGERMQ_OK ||
-        ledgermq_producer_new(load.client, &producer_options, &load.producer, &error) != LEDGERMQ_OK) {
-        fprintf(stderr, "chaos_load: %s\n", error.message);
-        return 1;
+    struct ledgermq_client *clients[CONNECTIONS_MAX];
+    for (int i = 0; i < connections; i++) {
+        if (ledgermq_client_new(&client_options, &clients[i], &error) != LEDGERMQ_OK ||
+            ledgermq_producer_new(clients[i], &producer_options, &producers[i], &error) != LEDGERMQ_OK) {
+            fprintf(stderr, "chaos_load: %s\n", error.message);
+            return 1;
+        }
     }
+    load.client = clients[0];
     snprintf(load.epochs[0].name, sizeof load.epochs[0].name, "start");
-    load.last_ack_ns = now_ns();
+    load.last_ack_ns = began_ns = now_ns();
     pthread_t sender, consumers[CONSUMERS];
     if (pthread_create(&sender, NULL, send_all, NULL) != 0)
         abort();
@@ -337,7 +357,9 @@ int main(int argc, char **argv)
     load.stop_sending = load.stop_consuming = true;
     for (int i = 0; i < CONSUMERS; i++)
         pthread_join(consumers[i], NULL);
-    ledgermq_producer_free(load.producer);
-    ledgermq_client_free(load.client);
+    for (int i = 0; i < connections; i++) {
+        ledgermq_producer_free(producers[i]);
+        ledgermq_client_free(clients[i]);
+    }
     return load.problems > 0;
 }

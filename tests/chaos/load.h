@@ -42,7 +42,6 @@ struct load {
     _Atomic int64_t committed[QUEUES_MAX]; /* offsets whose commit was answered; by queue */
     _Atomic int64_t commit_tried[QUEUES_MAX];
     _Atomic int64_t problems; /* each is a line on stdout */
-    struct ledgermq_producer *producer;
     struct ledgermq_client *client;
 };
 
