@@ -154,6 +154,8 @@ void raft_driver_vote_saved(struct raft_driver *driver);
 void raft_driver_tick(struct raft_driver *driver);
 /* Feeds back a committed configuration entry. */
 void raft_driver_apply_configuration(struct raft_driver *driver, raft_index index, struct slice configuration);
+/* How long an election may take before another one disturbs it: votes are synced before they are answered. */
+#define RAFT_DRIVER_VOTE_PATIENCE_MS 200u
 /* The leader's process is gone for certain: let the election timer run out in delay_ms, or later where an election is under way that may succeed. */
 void raft_driver_hurry(struct raft_driver *driver, uint32_t delay_ms);
 /* We stand for election and somebody refused his vote: this election is likely to end without a winner. */

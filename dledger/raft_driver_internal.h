@@ -36,8 +36,6 @@ static inline bool raft_driver_stands(struct raft_driver *driver)
 
 /* Final: the first error is told. */
 void raft_driver_fail(struct raft_driver *driver, const struct error *error);
-/* How long an election may take before another one disturbs it: votes are synced before they are answered. */
-#define RAFT_DRIVER_VOTE_PATIENCE_MS 200u
 /* Runs the step and carries its update out. Libraft's code; RAFT_BUSY: the update waits for term and vote to be durable. Not while it does. */
 int raft_driver_step(struct raft_driver *driver, struct raft_event *event);
 /* Saves term and vote as the core has them. 0; RAFT_BUSY: it takes long, and the update (NULL: none) is carried out afterwards; RAFT_IOERR: final. */

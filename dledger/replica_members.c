@@ -451,13 +451,19 @@ static void compare_hello(struct replica *replica, uint64_t id, bool first)
     replica->io.send(replica->io.context, id, &message, NULL, 0);
 }
 
+/* Staggered by place, so that two who hurry do not split the vote. */
+static uint32_t place_delay_ms(const struct replica *replica)
+{
+    return (uint32_t)(5 + 15 * (replica->id - 1));
+}
+
 void replica_peer_connected(struct replica *replica, uint64_t id, const struct peer_hello *hello)
 {
     struct replica_peer *peer = replica_peer_of(replica, id);
 
     if (peer == NULL)
         return;
-    bool first = !peer->connected;
+    bool first = !peer->connected, again = first && peer->heard;
     peer->connected = true;
     peer->heard = true;
     peer->stored = 0;
@@ -471,6 +477,11 @@ void replica_peer_connected(struct replica *replica, uint64_t id, const struct p
     /* A leader whose log failed says so, and nobody need wait until it has been silent for an election time-out. */
     if (!hello->started && raft_driver_leader(&replica->driver) == id)
         replica_peer_gone(replica, id);
+    /* After a cut the vote that was missing may be here. A leader that there is would be heard first, and an election that is under way goes on. */
+    if (again && hello->started && replica->phase == REPLICA_RUNNING && raft_driver_leader(&replica->driver) == 0) {
+        uint32_t heartbeat_ms = replica->options.heartbeat_ms;
+        raft_driver_hurry(&replica->driver, place_delay_ms(replica) + (heartbeat_ms < RAFT_DRIVER_VOTE_PATIENCE_MS ? RAFT_DRIVER_VOTE_PATIENCE_MS : heartbeat_ms));
+    }
     replica_review_members(replica);
 }
 
@@ -534,8 +545,8 @@ void replica_peer_lost(struct replica *replica, uint64_t id)
 
 void replica_hurry(struct replica *replica)
 {
-    /* Staggered by place, so that two survivors do not split the vote; repeated, since the one asked first may still believe in the old leader. */
-    raft_driver_hurry(&replica->driver, (uint32_t)(5 + 15 * (replica->id - 1)));
+    /* Repeated, since the one asked first may still believe in the old leader. */
+    raft_driver_hurry(&replica->driver, place_delay_ms(replica));
     replica->hurry_next_us = replica_now_us(replica) + 60000 + 10000 * replica->id;
 }
 

@@ -82,6 +82,30 @@ START_TEST(e2_one_way_loss)
 }
 END_TEST
 
+/* Nobody hears anybody for a while. When the connections are there again, nobody waits for the rest of an election time-out. */
+START_TEST(a_cut_ends)
+{
+    start_group();
+    for (int round = 0; round < 30; round++) {
+        for (int i = 1; i <= GROUP_NODES; i++) {
+            for (int k = i + 1; k <= GROUP_NODES; k++) {
+                group_part(&group.nodes[i], &group.nodes[k]);
+                replica_peer_lost(&group.nodes[i].replica, (uint64_t)k);
+                replica_peer_lost(&group.nodes[k].replica, (uint64_t)i);
+            }
+        }
+        group_steps(3000 + 37 * round);
+        ck_assert_ptr_null(group_leader());
+        for (int i = 1; i <= GROUP_NODES; i++) {
+            for (int k = i + 1; k <= GROUP_NODES; k++)
+                group_join(&group.nodes[i], &group.nodes[k]);
+        }
+        group_wait_leader(250);
+    }
+    expect_level(10 * TIMEOUT);
+}
+END_TEST
+
 /* E3: a follower that nobody hears for a minute stands for election all the time; when it is heard again the leader keeps its place. */
 START_TEST(e3_a_healed_follower_unseats_nobody)
 {
@@ -505,6 +529,11 @@ int main(void)
     tcase_add_test(tcase, e7_a_leader_that_has_handed_over);
     tcase_add_test(tcase, e7_a_leader_that_hands_over);
     tcase_add_loop_test(tcase, e11_mixed_terms_with_one_partly_cut_off, 0, 12);
+    suite_add_tcase(suite, tcase);
+    tcase = tcase_create("cut");
+    tcase_add_checked_fixture(tcase, set_up, group_tear_down);
+    tcase_set_timeout(tcase, 120);
+    tcase_add_test(tcase, a_cut_ends);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("take_over");
     tcase_add_checked_fixture(tcase, set_up, group_tear_down);
