@@ -295,7 +295,8 @@ uint64_t replica_leaderless(const struct replica *replica)
      * acknowledgement, and would be lost when the one that holds it went down and we voted for somebody else: we take it first, and who holds more and is mute
      * goes on before us. */
     bool is_enough = unclean && replica->options.durability == DURABILITY_A;
-    /* What we have ourselves counts as well, and must not be cut for the sake of one that has less. */
+    /* What we have ourselves counts as well, and must not be cut for the sake of one that has less. One that runs may have got more since its hello. In a group of
+     * three it is needed for the majority that we make with it, and votes for no shorter log, so what it has stays. */
     bool ours = replica->ledger.last_index > 0 &&
                 (most == NULL || !better_log(most, replica->ledger.last_term, raft_driver_last(&replica->driver), is_enough ? 0 : UINT64_MAX));
     ours = ours || (unclean && most == NULL) || (is_enough && replica->members[heard.most - 1].voter);

@@ -355,6 +355,48 @@ START_TEST(test_heard_is_kept_until_caught_up)
 }
 END_TEST
 
+/* Of three one forgot, one runs, and the leader is wiped. The first has more than the second once said, and less than that one has by now: it votes again with what
+ * it has, and the second leads. */
+START_TEST(test_votes_again_by_an_old_hello)
+{
+    struct checkpoint checkpoint;
+    struct error error;
+
+    group_all_up();
+    struct group_node *leader = group_wait_leader(3000), *node = group_other(leader, NULL), *more = group_other(leader, node);
+    for (int i = 0; i < 10; i++)
+        group_must_send(leader, i);
+    group_steps(100);
+    group_kill(node);
+    sim_env_remove(&node->sim, group_file(node, "vote"));
+    ck_assert_int_eq(checkpoint_load(&checkpoint, &node->sim.env, group_file(node, "checkpoint"), &error), 0);
+    checkpoint.forgot = true;
+    ck_assert_int_eq(checkpoint_save(&checkpoint, &node->sim.env, group_file(node, "checkpoint"), &error), 0);
+    group.passes = group_without_fetched;
+    group_up(node);
+    group_steps(100);
+    ck_assert_int_eq(node->replica.phase, REPLICA_MUTE);
+    struct peer_hello *old = &node->replica.peers[more->id - 1].hello;
+    old->last_index = raft_driver_last(&node->replica.driver) - 1;
+    for (int i = 10; i < 20; i++)
+        group_must_send(leader, i);
+    ck_assert_uint_lt(old->last_index, raft_driver_last(&node->replica.driver));
+    ck_assert_uint_lt(raft_driver_last(&node->replica.driver), raft_driver_last(&more->replica.driver));
+    group_kill(leader);
+    group_wipe(leader);
+    group_up(leader);
+    ck_assert_int_eq(node->replica.phase, REPLICA_RUNNING);
+    ck_assert_uint_lt(raft_driver_last(&node->replica.driver), raft_driver_last(&more->replica.driver));
+    ck_assert_ptr_eq(group_wait_leader(5000), more);
+    group.passes = NULL;
+    group_must_send(more, 20);
+    for (int i = 0; i < 3000 && group_messages(leader) < 21; i++)
+        group_step();
+    for (int i = 1; i <= GROUP_NODES; i++)
+        ck_assert_int_eq(group_messages(&group.nodes[i]), 21);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("replica_joining");
@@ -372,6 +414,7 @@ int main(void)
     tcase_add_loop_test(tcase, test_remembers_of_whom_it_heard, 0, 3);
     tcase_add_loop_test(tcase, test_heard_file, 0, 2);
     tcase_add_test(tcase, test_heard_is_kept_until_caught_up);
+    tcase_add_test(tcase, test_votes_again_by_an_old_hello);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
