@@ -770,7 +770,7 @@ static void on_client(const struct world_event *event)
         if (chance_of(100) && machine_runs(world.machines[other]))
             chosen = other; /* a follower is asked for messages only */
         struct machine *machine = world.machines[chosen];
-        machine->client_calls += 1 + (chance_of(100) ? chance_skewed(40) : 0);
+        machine->client_calls += 1 + (chance_of(300) ? chance_skewed(40) : 0);
         if (machine->client_calls > 200)
             machine->client_calls = 200;
         machine_wake(machine, world.now + chance(50));

@@ -205,10 +205,10 @@ void violation(int node, const char *format, ...)
 
 static void draw_style(void)
 {
-    static const uint64_t segments[] = {64 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10};
+    static const uint64_t segments[] = {64 << 10, 64 << 10, 64 << 10, 128 << 10, 256 << 10};
     static const uint64_t latencies[] = {100, 300, 1000, 5000, 20000};
     static const uint64_t syncs[] = {100, 300, 1000, 10000, 40000};
-    static const uint64_t gaps[] = {20000, 40000, 45000, 45000, 45000};
+    static const uint64_t gaps[] = {32000, 64000, 72000, 72000, 72000};
     static const unsigned late[] = {0, 100, 1000, 10000};
     world.segment_size = segments[chance(5)];
     world.index_file_size = chance_of(500) ? 32 * 512 : 32 * 1024;
