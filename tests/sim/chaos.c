@@ -499,7 +499,7 @@ static void on_person(const struct world_event *event)
 
 void chaos_begin(uint64_t until)
 {
-    static const uint64_t gaps[] = {100 * MS, 600 * MS, 2000 * MS, 5000 * MS};
+    static const uint64_t gaps[] = {140 * MS, 800 * MS, 2500 * MS, 6000 * MS};
     unsigned kinds = (unsigned)chance_between(100, 800);
     memset(cut_generation, 0, sizeof cut_generation);
     for (int i = 0; i < CHAOS_KINDS; i++)
