@@ -13,7 +13,7 @@
 /* A slot: magic 4 | version 4 | crc32c of the slot with zeros here 4 | zeros 4 | mark 8 | position 8 | count 8 | sum 8. The first one says the mark alone. Each in
  * a sector of its own, so that the loop, which writes the first one, and a save can write at the same time. */
 #define SUM_MAGIC 0x4C4D5153u /* "LMQS" */
-#define SLOT_SIZE 48u
+#define SLOT_SIZE QUEUE_SUM_MARK_SIZE
 #define SECTOR 512u
 #define FILE_SIZE 4096u /* written whole when it is made: there is room for a mark on a full disk */
 #define DURABLE_SLOT 2u

@@ -16,6 +16,7 @@
 #define QUEUE_SUM_VERSION 1u
 #define QUEUE_SUM_SLOTS 4u
 #define QUEUE_SUM_FILE "queuesums"
+#define QUEUE_SUM_MARK_SIZE 48u /* bytes at its beginning, which say the mark */
 
 struct queue_sum {
     int64_t position; /* of the log: of all messages before it; 0 = nothing is said */

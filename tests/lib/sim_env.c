@@ -49,6 +49,7 @@ enum change { CHANGE_CREATE, CHANGE_RENAME, CHANGE_RENAME_DIR, CHANGE_UNLINK };
 struct sim_journal {
     enum change change;
     char *dir;
+    char *gone_from; /* NULL, or the directory was removed since, from this one: made again it is another one */
     char *path; /* created, renamed to, unlinked */
     char *from;
     struct sim_node *node;
@@ -490,6 +491,7 @@ static void note_change(struct sim_env *sim, enum change change, const char *pat
 static void forget_change(struct sim_env *sim, struct sim_journal *entry)
 {
     free(entry->dir);
+    free(entry->gone_from);
     free(entry->path);
     free(entry->from);
     node_unref(sim, entry->node);
@@ -546,6 +548,7 @@ static void move_dir(struct sim_env *sim, const char *from, const char *to)
         if (entry->change == CHANGE_RENAME_DIR)
             continue; /* its own paths are of directories that stay */
         move_path(&entry->dir, from, to);
+        move_path(&entry->gone_from, from, to);
         move_path(&entry->path, from, to);
         move_path(&entry->from, from, to);
     }
@@ -964,6 +967,13 @@ static int sim_remove_dir(struct env *env, const char *path)
             return finish(sim, dying, -ENOTEMPTY);
     }
     delete_name(sim, name);
+    for (size_t i = 0; i < sim->journal_count; i++) {
+        struct sim_journal *entry = &sim->journal[i];
+        if (strcmp(entry->gone_from != NULL ? entry->gone_from : entry->dir, path) != 0)
+            continue;
+        free(entry->gone_from);
+        entry->gone_from = parent_of(path);
+    }
     return finish(sim, dying, 0);
 }
 
@@ -978,8 +988,9 @@ static int sim_sync_dir(struct env *env, const char *path)
         return finish(sim, dying, -ENOENT);
     size_t kept = 0;
     for (size_t i = 0; i < sim->journal_count; i++) {
-        bool deeper, gone = below(path, strlen(path), sim->journal[i].dir, &deeper) != NULL && !is_dir(sim, sim->journal[i].dir);
-        if (gone || strcmp(sim->journal[i].dir, path) == 0) /* what was in a directory below that was removed went with it */
+        /* What was in a directory that was removed went with it. */
+        const char *dir = sim->journal[i].gone_from != NULL ? sim->journal[i].gone_from : sim->journal[i].dir;
+        if (strcmp(dir, path) == 0)
             forget_change(sim, &sim->journal[i]);
         else
             sim->journal[kept++] = sim->journal[i];

@@ -16,6 +16,7 @@
 #include "tests/sim/workload.h"
 
 #define ROOT "/d"
+#define OFFSET_UNKNOWN (-2) /* what is gone may have said it */
 
 struct known { /* an entry that was in some log: (index, term) determines all of it and its predecessor */
     uint64_t index, term, previous_term;
@@ -29,8 +30,10 @@ struct committed {
     uint32_t size;
     uint8_t kind;
     bool applied;     /* somebody has, and the hash below is known */
+    bool deletes;     /* a topic that is in use */
     uint64_t call;    /* number of the client call, UINT64_MAX = none */
     uint8_t members, voters; /* of the newest configuration up to here: a bit for each machine, the first one's is the lowest */
+    uint8_t topics;   /* that are there behind it: a bit for each queue that is sent to */
     int queue;        /* messages */
     int64_t queue_offset;
     uint64_t hash;    /* of the metadata behind it */
@@ -44,6 +47,15 @@ static int *leader_of_term;
 static uint64_t leader_of_term_size;
 static uint64_t *queue_units[WORKLOAD_QUEUES]; /* Raft index of each committed message */
 static uint64_t queue_count[WORKLOAD_QUEUES], queue_capacity[WORKLOAD_QUEUES];
+static struct incarnation { /* of a queue whose topic was deleted */
+    uint64_t index; /* Raft index of the deletion */
+    uint64_t begin; /* messages before it, of all incarnations */
+} *incarnations[WORKLOAD_TARGETS]; /* [1..incarnation_count]; 0: the first one */
+static uint64_t incarnation_count[WORKLOAD_TARGETS], incarnation_capacity[WORKLOAD_TARGETS];
+static struct { /* consumer offsets of topics that are deleted, as the records say */
+    int64_t value;   /* -1 = none, OFFSET_UNKNOWN */
+    int64_t removed; /* those up to this one were sent before the newest deletion */
+} logged_offsets[WORKLOAD_SLOTS];
 static uint64_t delayed_waiting; /* committed, not delivered */
 static uint64_t newest_term;     /* in which somebody led */
 static uint8_t founders;          /* a bit for each, as above */
@@ -84,6 +96,12 @@ void checker_init(void)
     memset(queue_units, 0, sizeof queue_units);
     memset(queue_count, 0, sizeof queue_count);
     memset(queue_capacity, 0, sizeof queue_capacity);
+    memset(incarnations, 0, sizeof incarnations);
+    memset(incarnation_count, 0, sizeof incarnation_count);
+    memset(incarnation_capacity, 0, sizeof incarnation_capacity);
+    memset(logged_offsets, 0, sizeof logged_offsets);
+    for (int i = 0; i < WORKLOAD_SLOTS; i++)
+        logged_offsets[i].value = -1;
 }
 
 void checker_close(void)
@@ -93,6 +111,8 @@ void checker_close(void)
     free(leader_of_term);
     for (int i = 0; i < WORKLOAD_QUEUES; i++)
         free(queue_units[i]);
+    for (int i = 0; i < WORKLOAD_TARGETS; i++)
+        free(incarnations[i]);
 }
 
 static uint8_t members_committed(void)
@@ -469,6 +489,147 @@ static bool holds_committed(const struct machine *machine, uint64_t index)
     return index == 0 || (machine->log_last >= index && machine->log[index].chain == committed[index].chain);
 }
 
+/* ---- topics that are deleted and made again ---- */
+
+/* The one that a member is in that has applied so much. */
+static struct incarnation incarnation_at(int queue, uint64_t applied)
+{
+    uint64_t number = queue < WORKLOAD_TARGETS ? incarnation_count[queue] : 0;
+    while (number > 0 && incarnations[queue][number].index > applied)
+        number--;
+    return number == 0 ? (struct incarnation){0, 0} : incarnations[queue][number];
+}
+
+static uint64_t queue_begin(int queue)
+{
+    return incarnation_at(queue, UINT64_MAX).begin;
+}
+
+uint64_t checker_incarnation(int queue)
+{
+    return incarnation_at(queue, UINT64_MAX).index;
+}
+
+uint64_t checker_incarnation_of(const struct machine *machine, int queue)
+{
+    return incarnation_at(queue, machine->replica.applied).index;
+}
+
+bool checker_topic_exists(int queue)
+{
+    return committed_last > 0 && (committed[committed_last].topics >> queue & 1) != 0;
+}
+
+int64_t checker_offset_removed(int slot)
+{
+    return logged_offsets[slot].removed;
+}
+
+static bool is_of_topic(int queue, const char *topic)
+{
+    return workload_queues[queue].deleted && strcmp(workload_queues[queue].topic, topic) == 0;
+}
+
+static void note_deletion(uint64_t index, const char *topic)
+{
+    bool any = false;
+    for (int q = 0; q < WORKLOAD_TARGETS; q++) {
+        if (!is_of_topic(q, topic))
+            continue;
+        any = true;
+        committed[index].topics &= (uint8_t)~(1u << q);
+        world.stats->deleted_messages += queue_count[q] - queue_begin(q);
+        incarnations[q] = grow(incarnations[q], &incarnation_capacity[q], incarnation_count[q] + 1, sizeof **incarnations);
+        incarnations[q][++incarnation_count[q]] = (struct incarnation){index, queue_count[q]};
+    }
+    if (!any)
+        return;
+    TRACE(1, 0, "topic %s is deleted at index %llu", topic, (unsigned long long)index);
+    committed[index].deletes = true;
+    world.stats->deletions++;
+    for (size_t n = 0; n < workload_count(); n++) {
+        struct client_call *call = workload_at(n);
+        if (call->kind > CALL_HALF || call->committed == 0 || call->gone != 0 || !is_of_topic(call->queue, topic))
+            continue;
+        call->gone = index;
+        delayed_waiting -= call->kind == CALL_DELAYED && call->delivered == 0;
+        world.stats->dropped_messages += call->kind == CALL_DELAYED && call->delivered == 0;
+    }
+    for (int slot = 0; slot < WORKLOAD_SLOTS; slot++) {
+        if (!is_of_topic(slot % WORKLOAD_TARGETS, topic))
+            continue;
+        logged_offsets[slot].value = -1;
+        logged_offsets[slot].removed = workload_offset_sent(slot);
+    }
+    workload_topic_deleted(topic);
+}
+
+static void forget_offsets(void)
+{
+    for (int slot = 0; slot < WORKLOAD_SLOTS; slot++) {
+        logged_offsets[slot].value = OFFSET_UNKNOWN;
+        logged_offsets[slot].removed = 0;
+    }
+}
+
+static void take_back_deletion(uint64_t index)
+{
+    bool any = false;
+    for (int q = 0; q < WORKLOAD_TARGETS; q++) {
+        if (incarnation_count[q] == 0 || incarnations[q][incarnation_count[q]].index != index)
+            continue;
+        incarnation_count[q]--;
+        any = true;
+    }
+    for (size_t n = 0; any && n < workload_count(); n++) {
+        struct client_call *call = workload_at(n);
+        if (call->kind > CALL_HALF || call->gone != index)
+            continue;
+        call->gone = 0;
+        delayed_waiting += call->kind == CALL_DELAYED && call->committed != 0 && call->delivered == 0;
+    }
+}
+
+static void note_offset(const struct machine *machine, uint64_t index, const Ledgermq__ConsumerOffset *offset)
+{
+    int slot = workload_slot_of(offset->group, workload_queue_of(slice_of_text(offset->topic), offset->queue_id));
+    if (slot < 0)
+        return;
+    if (offset->offset <= logged_offsets[slot].removed && last_loss == 0)
+        violation(machine->id, "entry %llu stores offset %lld of queue %d, which was sent before the topic was deleted: those up to %lld were",
+                  (unsigned long long)index, (long long)offset->offset, slot % WORKLOAD_TARGETS, (long long)logged_offsets[slot].removed);
+    logged_offsets[slot].value = offset->offset;
+}
+
+/* Most records name none of them. */
+static bool names_deleted_topic(const uint8_t *bytes, size_t size)
+{
+    for (int q = 0; q < WORKLOAD_TARGETS; q++) {
+        const char *topic = workload_queues[q].topic;
+        if (workload_queues[q].deleted && (q == 0 || strcmp(topic, workload_queues[q - 1].topic) != 0) && memmem(bytes, size, topic, strlen(topic)) != NULL)
+            return true;
+    }
+    return false;
+}
+
+static void note_record(struct machine *machine, uint64_t index, const uint8_t *bytes, size_t size)
+{
+    if (!names_deleted_topic(bytes, size))
+        return;
+    Ledgermq__MetadataRecord *record = ledgermq__metadata_record__unpack(NULL, size, bytes);
+    if (record == NULL)
+        violation(machine->id, "committed record %llu is undecodable", (unsigned long long)index);
+    for (size_t i = 0; i < record->n_put_topics; i++) {
+        for (int q = 0; q < WORKLOAD_TARGETS; q++)
+            committed[index].topics |= (uint8_t)(is_of_topic(q, record->put_topics[i]->name) << q);
+    }
+    for (size_t i = 0; i < record->n_delete_topics; i++)
+        note_deletion(index, record->delete_topics[i]);
+    for (size_t i = 0; i < record->n_offsets; i++)
+        note_offset(machine, index, record->offsets[i]);
+    ledgermq__metadata_record__free_unpacked(record, NULL);
+}
+
 /* Where a call remembers its message of that queue. */
 static uint64_t *place_in_call(struct client_call *call, int queue)
 {
@@ -479,6 +640,10 @@ static uint64_t *place_in_call(struct client_call *call, int queue)
 static void forget_newest(void)
 {
     const struct committed *entry = &committed[committed_last];
+    if (entry->deletes)
+        take_back_deletion(committed_last);
+    if (entry->kind == LEDGER_ENTRY_METADATA)
+        forget_offsets();
     if (entry->call != UINT64_MAX) {
         struct client_call *call = workload_at(entry->call);
         *place_in_call(call, entry->queue) = 0;
@@ -544,7 +709,7 @@ void checker_group_restored(uint64_t last, uint64_t term, uint64_t begun_at)
     for (size_t n = 0; n < workload_count(); n++)
         restore_call(workload_at(n), begun_at);
     for (int i = 0; i < WORKLOAD_QUEUES; i++)
-        newest[i] = (int64_t)queue_count[i] - 1;
+        newest[i] = (int64_t)(queue_count[i] - queue_begin(i)) - 1;
     workload_group_restored(newest);
     /* Indexes and terms are used again, for something else. */
     known = calloc(known_capacity, sizeof *known);
@@ -623,7 +788,14 @@ static void note_call(struct machine *machine, uint64_t index, struct committed 
     if (*place != 0)
         violation(machine->id, "call %llu is committed twice in queue %d, at index %llu and %llu", (unsigned long long)call->number, entry->queue,
                   (unsigned long long)*place, (unsigned long long)index);
+    if (call->refused)
+        violation(machine->id, "call %llu was refused, as there was no such topic, and is committed", (unsigned long long)call->number);
+    if (call->gone != 0 && entry->queue == call->queue && last_loss == 0)
+        violation(machine->id, "call %llu of a topic that was deleted at index %llu comes into the one that was made again", (unsigned long long)call->number,
+                  (unsigned long long)call->gone);
     *place = index;
+    if (entry->queue == call->stored)
+        call->incarnation = checker_incarnation(call->stored);
     entry->call = call->number;
     TRACE(2, machine->id, "committed at %llu: call %llu in queue %d at %lld", (unsigned long long)index, (unsigned long long)call->number,
           entry->queue, (long long)entry->queue_offset);
@@ -647,9 +819,12 @@ static void note_message(struct machine *machine, uint64_t index, struct committ
     if (queue < 0)
         violation(machine->id, "committed message %llu goes to %.*s", (unsigned long long)index, (int)dispatch.topic.size,
                   (const char *)dispatch.topic.data);
-    if (dispatch.queue_offset != (int64_t)queue_count[queue])
+    uint64_t count = queue_count[queue] - queue_begin(queue);
+    if (dispatch.queue_offset != (int64_t)count)
         violation(machine->id, "message %llu goes to offset %lld of queue %d, which holds %llu: a gap, or an offset is used twice",
-                  (unsigned long long)index, (long long)dispatch.queue_offset, queue, (unsigned long long)queue_count[queue]);
+                  (unsigned long long)index, (long long)dispatch.queue_offset, queue, (unsigned long long)count);
+    if (queue < WORKLOAD_TARGETS && workload_queues[queue].deleted && !checker_topic_exists(queue) && last_loss == 0)
+        violation(machine->id, "message %llu goes to queue %d, whose topic is deleted", (unsigned long long)index, queue);
     if (dispatch.physical_offset != (int64_t)(entry->position + LEDGER_ENTRY_HEADER_SIZE))
         violation(machine->id, "message %llu says that it lies at %lld", (unsigned long long)index, (long long)dispatch.physical_offset);
     entry->queue = queue;
@@ -689,6 +864,7 @@ static void note_committed(struct machine *machine, uint64_t index)
     committed[index] = (struct committed){
         .members = members,
         .voters = voters_committed(),
+        .topics = committed_last == 0 ? 0 : committed[committed_last].topics,
         .term = header.term,
         .position = header.position,
         .chain = header.chain_crc,
@@ -711,9 +887,10 @@ static void note_committed(struct machine *machine, uint64_t index)
         world.stats->members_go += (uint64_t)__builtin_popcount(members & (uint8_t)~committed[index].members);
         raft_configuration_close(&configuration);
     }
-    if (header.kind == LEDGER_ENTRY_MESSAGE) {
+    if (header.kind == LEDGER_ENTRY_MESSAGE)
         note_message(machine, index, &committed[index], slice_of(bytes + LEDGER_ENTRY_HEADER_SIZE, header.body_size));
-    }
+    if (header.kind == LEDGER_ENTRY_METADATA)
+        note_record(machine, index, bytes + LEDGER_ENTRY_HEADER_SIZE, header.body_size);
 }
 
 static void follow_commit(struct machine *machine)
@@ -943,6 +1120,17 @@ uint64_t checker_metadata_hash(struct machine *machine)
     return metadata_hash(&machine->broker);
 }
 
+static void deletion_applied(struct machine *machine, uint64_t index)
+{
+    if (machine->disk.dead || machine->replica.phase == REPLICA_FAILED)
+        return; /* it died while it removed files, or could not: then the record counts as not applied */
+    for (int q = 0; q < WORKLOAD_TARGETS; q++) {
+        if (workload_queues[q].deleted && incarnation_at(q, index).index == index &&
+            message_store_max_offset(&machine->broker.store, slice_of_text(workload_queues[q].topic), workload_queues[q].id) != 0)
+            violation(machine->id, "queue %d holds messages behind entry %llu, which deletes its topic", q, (unsigned long long)index);
+    }
+}
+
 void checker_applied(struct machine *machine, uint64_t index, const struct message_dispatch *dispatch, bool replay)
 {
     checker_machine(machine);
@@ -977,6 +1165,8 @@ void checker_applied(struct machine *machine, uint64_t index, const struct messa
     }
     else if (entry->kind != LEDGER_ENTRY_METADATA)
         violation(machine->id, "entry %llu is applied as a record", (unsigned long long)index);
+    if (entry->deletes)
+        deletion_applied(machine, index);
     if (replay || index % HASH_EVERY != 0)
         return;
     uint64_t hash = metadata_hash(&machine->broker);
@@ -1011,40 +1201,43 @@ void checker_acknowledged(struct client_call *call)
         committed[index].queue_offset != call->queue_offset)
         violation(machine->id, "call %llu is acknowledged at position %lld, queue offset %lld, but stands at index %llu",
                   (unsigned long long)call->number, (long long)call->physical_offset, (long long)call->queue_offset, (unsigned long long)index);
+    if (call->gone != 0 && queue->deleted)
+        return; /* in the same turn */
     struct consume_queue *units = message_store_queue(&machine->broker.store, slice_of_text(queue->topic), queue->id, false, &error);
     if (units == NULL || !consume_queue_get(units, call->queue_offset, &unit) || unit.physical_offset != call->physical_offset)
         violation(machine->id, "call %llu is acknowledged, but a pull at offset %lld would not find it", (unsigned long long)call->number,
                   (long long)call->queue_offset);
 }
 
-static const struct committed *committed_in(int queue, int64_t queue_offset)
-{
-    return queue_offset < 0 || (uint64_t)queue_offset >= queue_count[queue] ? NULL : &committed[queue_units[queue][queue_offset]];
-}
-
-void checker_pulled(struct machine *machine, int queue, int64_t queue_offset, struct slice record)
+void checker_pulled(struct machine *machine, int queue, uint64_t incarnation, int64_t queue_offset, struct slice record)
 {
     struct message_dispatch dispatch;
+    uint64_t first = 0, last;
     checker_machine(machine);
     if (machine->outcast)
         return;
-    const struct committed *entry = committed_in(queue, queue_offset);
-    if (entry == NULL)
-        violation(machine->id, "a pull serves offset %lld of queue %d, which is not committed", (long long)queue_offset, queue);
-    const struct client_call *call = workload_of_message(record);
-    if (call == NULL || call->number != entry->call)
-        violation(machine->id, "a pull serves something else than message %lld of queue %d", (long long)queue_offset, queue);
-    if (message_dispatch_decode(record, &dispatch) != 0 || dispatch.queue_offset != queue_offset || workload_queue_of(dispatch.topic, dispatch.queue_id) != queue ||
-        dispatch.physical_offset != (int64_t)(entry->position + LEDGER_ENTRY_HEADER_SIZE))
+    if (message_dispatch_decode(record, &dispatch) != 0 || dispatch.queue_offset != queue_offset || workload_queue_of(dispatch.topic, dispatch.queue_id) != queue)
         violation(machine->id, "message %lld of queue %d is served and says that it is another one", (long long)queue_offset, queue);
+    if (dispatch.physical_offset < (int64_t)LEDGER_ENTRY_HEADER_SIZE ||
+        !checker_entries_at((uint64_t)dispatch.physical_offset - LEDGER_ENTRY_HEADER_SIZE, LEDGER_ENTRY_HEADER_SIZE, &first, &last))
+        violation(machine->id, "a pull serves offset %lld of queue %d, which is not committed", (long long)queue_offset, queue);
+    const struct committed *entry = &committed[first];
+    const struct client_call *call = workload_of_message(record);
+    if (call == NULL || call->number != entry->call || entry->queue != queue || entry->queue_offset != queue_offset ||
+        dispatch.physical_offset != (int64_t)(entry->position + LEDGER_ENTRY_HEADER_SIZE))
+        violation(machine->id, "a pull serves something else than message %lld of queue %d", (long long)queue_offset, queue);
+    if (first < incarnation)
+        violation(machine->id, "a pull serves message %lld of queue %d of entry %llu, and the topic was deleted at index %llu", (long long)queue_offset, queue,
+                  (unsigned long long)first, (unsigned long long)incarnation);
 }
 
-void checker_passed_over(struct machine *machine, int queue, int64_t from, int64_t to)
+void checker_passed_over(struct machine *machine, int queue, uint64_t incarnation, int64_t from, int64_t to)
 {
     if (from == to || machine->outcast)
         return;
-    const struct committed *last = committed_in(queue, to - 1);
-    if (to < from || last == NULL || last->position >= machine->replica.ledger.trim_position)
+    const struct incarnation of = incarnation_at(queue, incarnation);
+    const uint64_t last = of.begin + (uint64_t)to - 1;
+    if (to < from || last >= queue_count[queue] || committed[queue_units[queue][last]].position >= machine->replica.ledger.trim_position)
         violation(machine->id, "a pull at offset %lld of queue %d goes on at %lld, and what is between was not deleted", (long long)from, queue, (long long)to);
 }
 
@@ -1307,18 +1500,20 @@ static void check_queues(struct machine *machine)
         struct slice topic = slice_of_text(workload_queues[q].topic);
         struct error error;
         struct consume_queue *queue = message_store_queue(&machine->broker.store, topic, workload_queues[q].id, false, &error);
-        if ((queue == NULL ? 0 : queue->max_offset) != (int64_t)queue_count[q])
+        const uint64_t *units = queue_units[q] + queue_begin(q);
+        const uint64_t count = queue_count[q] - queue_begin(q);
+        if ((queue == NULL ? 0 : queue->max_offset) != (int64_t)count)
             violation(machine->id, "queue %d holds %lld messages, %llu were committed", q, queue == NULL ? 0 : (long long)queue->max_offset,
-                      (unsigned long long)queue_count[q]);
+                      (unsigned long long)count);
         uint64_t min = 0;
-        while (min < queue_count[q] && committed[queue_units[q][min]].position < machine->replica.ledger.trim_position)
+        while (min < count && committed[units[min]].position < machine->replica.ledger.trim_position)
             min++;
         if (queue != NULL && queue->min_offset != (int64_t)min)
             violation(machine->id, "queue %d begins at %lld, the first message behind %llu is %llu", q, (long long)queue->min_offset,
                       (unsigned long long)machine->replica.ledger.trim_position, (unsigned long long)min);
-        for (uint64_t i = min; i < queue_count[q]; i++) {
+        for (uint64_t i = min; i < count; i++) {
             struct consume_queue_unit unit;
-            const struct committed *entry = &committed[queue_units[q][i]];
+            const struct committed *entry = &committed[units[i]];
             if (!consume_queue_get(queue, (int64_t)i, &unit) || unit.physical_offset != (int64_t)(entry->position + LEDGER_ENTRY_HEADER_SIZE))
                 violation(machine->id, "queue %d has another unit %llu", q, (unsigned long long)i);
         }
@@ -1352,7 +1547,7 @@ static void check_call(const struct client_call *call)
         (committed[call->committed].position + LEDGER_ENTRY_HEADER_SIZE != (uint64_t)call->physical_offset ||
          committed[call->committed].queue_offset != call->queue_offset))
         violation(0, "call %llu was acknowledged and stands elsewhere", n);
-    if (call->kind == CALL_DELAYED && (call->committed != 0) != (call->delivered != 0) && last_loss == 0)
+    if (call->kind == CALL_DELAYED && (call->committed != 0) != (call->delivered != 0) && call->gone == 0 && last_loss == 0)
         violation(0, "call %llu, a delayed message, is %s", n, call->delivered != 0 ? "delivered and was never stored" : "not delivered");
     /* Where it stood before a loss another one may stand by now, which the decision is taken for. */
     bool lost = call->committed == 0 && last_loss != 0;
@@ -1384,6 +1579,9 @@ static void check_offsets(struct machine *machine)
                 violation(machine->id, "group %s stands at offset %lld of queue %d, the leader took %lld one-way", workload_group(slot), (long long)offset,
                           slot % WORKLOAD_TARGETS, (long long)oneway);
         }
+        if (queue->deleted && logged_offsets[slot].value != OFFSET_UNKNOWN && offset != logged_offsets[slot].value && last_loss == 0)
+            violation(machine->id, "group %s stands at offset %lld of queue %d, the newest record behind the last deletion of the topic says %lld",
+                      workload_group(slot), (long long)offset, slot % WORKLOAD_TARGETS, (long long)logged_offsets[slot].value);
         if (offset > workload_offset_sent(slot))
             violation(machine->id, "group %s stands at offset %lld of queue %d, which nobody committed", workload_group(slot), (long long)offset,
                       slot % WORKLOAD_TARGETS);

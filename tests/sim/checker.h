@@ -11,7 +11,7 @@
 #include "dledger/replica.h"
 #include "tests/sim/machine.h"
 
-enum call_kind { CALL_PLAIN, CALL_DELAYED, CALL_HALF, CALL_END, CALL_OFFSET, CALL_QUERY, CALL_LOCK, CALL_UNLOCK, CALL_METADATA, CALL_PULL };
+enum call_kind { CALL_PLAIN, CALL_DELAYED, CALL_HALF, CALL_END, CALL_OFFSET, CALL_QUERY, CALL_LOCK, CALL_UNLOCK, CALL_METADATA, CALL_DELETION, CALL_PULL };
 
 /* One client call, remembered for good. */
 struct client_call {
@@ -30,9 +30,12 @@ struct client_call {
     uint64_t body_seed;
     int64_t queue_offset, physical_offset; /* as answered */
     int64_t newest_before; /* acknowledged in `stored` when this one was sent */
+    uint64_t newest_of;    /* by a message of this incarnation of its topic (checker_incarnation) */
+    bool refused;          /* there is no such topic: it is stored nowhere */
     uint64_t committed; /* Raft index at which it stands in the committed log, 0 = not there */
     uint64_t delivered; /* and at which it stands under its real topic: delayed, or committed half messages */
     uint64_t given_up;  /* and in the topic of half messages that nobody decided */
+    uint64_t gone;      /* and at which the topic that it was sent to was deleted */
     bool commit_asked, rollback_asked; /* half messages */
     uint64_t commit_acknowledged_at, rollback_acknowledged_at; /* 0 = not */
 
@@ -41,6 +44,9 @@ struct client_call {
     int slot;      /* consumer offsets, or the queue of a lock */
     int64_t value; /* offset: committed, or known to be acknowledged when it was asked for; pulls: the first one asked for */
     int client;    /* locks; pulls: 1 = of the group, which goes on behind what it gets */
+    uint64_t incarnation; /* offsets, deletions, pulls: of the topic when it was sent */
+    int64_t removed;      /* offsets that were asked for: those up to this one are known to be removed */
+    bool was_there;       /* deletions: the topic, when it was sent */
 };
 
 void checker_init(void);
@@ -55,9 +61,10 @@ void checker_sending(struct machine *machine, uint64_t to, const struct peer_mes
 void checker_applied(struct machine *machine, uint64_t index, const struct message_dispatch *dispatch, bool replay);
 void checker_snapshot(struct machine *machine, uint64_t index);
 void checker_acknowledged(struct client_call *call); /* a message */
-/* A message that a pull serves, and messages [from, to) of a queue that it leaves out for good: those must have been deleted. */
-void checker_pulled(struct machine *machine, int queue, int64_t queue_offset, struct slice record);
-void checker_passed_over(struct machine *machine, int queue, int64_t from, int64_t to);
+/* A message that a pull serves, and messages [from, to) of a queue that it leaves out for good: those must have been deleted. The incarnation is the machine's
+ * when it looked which messages there are. */
+void checker_pulled(struct machine *machine, int queue, uint64_t incarnation, int64_t queue_offset, struct slice record);
+void checker_passed_over(struct machine *machine, int queue, uint64_t incarnation, int64_t from, int64_t to);
 /* Leads in the highest term in which anybody ever led. */
 bool checker_leads_newest(const struct machine *machine);
 /* Before the disk of a machine loses something. */
@@ -94,6 +101,14 @@ bool checker_one_votes_since(uint64_t index);
 /* A change of the members was begun, and whether it came to something is not known. */
 void checker_change_begins(uint64_t index);
 bool checker_change_open(void);
+
+/* Topics that are deleted in use. The incarnation of a queue's topic: Raft index of the newest deletion before it, 0 = it was never deleted; by what is committed,
+ * and by what a machine has applied. */
+uint64_t checker_incarnation(int queue);
+uint64_t checker_incarnation_of(const struct machine *machine, int queue);
+bool checker_topic_exists(int queue);
+/* Offsets of this slot up to this one were sent before the newest deletion of its topic. */
+int64_t checker_offset_removed(int slot);
 
 uint64_t checker_delayed_waiting(void);
 uint64_t checker_committed(void); /* Raft index of the newest committed entry */

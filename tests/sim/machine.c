@@ -507,15 +507,16 @@ void machine_start(struct machine *machine)
     machine->broker.store.topic_since_context = &machine->broker;
     if (replica_start(&machine->replica, &machine->broker.store, &error) != 0) {
         replica_close(&machine->replica);
+        machine->mark_lost = machine->mark_lost || machine->broker.store.sums.mark_unwritten;
         message_store_close(&machine->broker.store);
         close_broker(machine);
         on_restart_failed(machine, &error);
         return;
     }
     metadata_trim_expired(&machine->broker);
-    if (machine->broker.store.lost_ends && !machine->queue_lost)
+    if (machine->broker.store.lost_ends && !machine->queue_lost && !machine->mark_lost)
         violation(machine->id, "makes its queues anew, of which none lost anything");
-    machine->queue_lost = false;
+    machine->queue_lost = machine->mark_lost = false;
     if (machine->disk.dead) {
         machine_died(machine);
         return;
@@ -544,10 +545,20 @@ static void close_process(struct machine *machine, bool silent)
         ;
     replica_fail_pending(&machine->replica, ERROR_STOPPED); /* gives the memory back; nobody hears of it */
     replica_close(&machine->replica);
+    machine->mark_lost = machine->mark_lost || machine->broker.store.sums.mark_unwritten;
     message_store_close(&machine->broker.store);
     close_broker(machine);
     network_end(machine, silent);
     forget_process(machine);
+}
+
+/* What says that sums of before say nothing (store/queue_sum.h). */
+static bool mark_is_durable(struct machine *machine)
+{
+    uint64_t size = 0, durable_size = 0;
+    const uint8_t *bytes = sim_env_bytes(&machine->disk, ROOT "/" QUEUE_SUM_FILE, &size);
+    const uint8_t *durable = sim_env_durable_bytes(&machine->disk, ROOT "/" QUEUE_SUM_FILE, &durable_size);
+    return size < QUEUE_SUM_MARK_SIZE || (durable_size >= QUEUE_SUM_MARK_SIZE && memcmp(bytes, durable, QUEUE_SUM_MARK_SIZE) == 0);
 }
 
 static void lose_power(struct machine *machine)
@@ -557,6 +568,7 @@ static void lose_power(struct machine *machine)
         checker_forgets(machine, false);
     else
         machine->restore = RESTORE_SPOILT;
+    machine->mark_lost = machine->mark_lost || !mark_is_durable(machine);
     sim_env_power_cut(&machine->disk);
     machine->powered = false;
     machine->boot_us = world.now - chance(5 * SECOND);

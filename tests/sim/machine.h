@@ -80,6 +80,7 @@ struct machine {
     bool loses_queue;         /* when it has stopped cleanly */
     bool queue_lost;          /* it has, and no start has looked yet */
     bool old_queue_lost;      /* ... when the copy was kept */
+    bool mark_lost;           /* what says that its queues' sums count no more was not written, or lost with the power (store/queue_sum.h) */
     uint64_t had_term, had_last; /* before an old copy of its disk was put back */
     uint64_t saves;           /* checkpoints that are durable */
     uint64_t vouched;         /* entries up to here are committed: a durable checkpoint says so */

@@ -43,6 +43,8 @@ static void print_stats(const struct world_stats *s)
            U(s->steps));
     printf("calls %llu: acknowledged %llu, unknown %llu; refused %llu; metadata records %llu, raw entries %llu; pulls %llu, messages served %llu, damaged ones refused %llu\n",
            U(s->sends), U(s->acknowledged), U(s->unknown), U(s->refused), U(s->metadata), U(s->raw), U(s->pulls), U(s->pulled), U(s->pulls_damaged));
+    printf("topics deleted in use %llu times, %llu messages in them, %llu delayed ones for them; sends refused thereby %llu\n", U(s->deletions),
+           U(s->deleted_messages), U(s->dropped_messages), U(s->refused_sends));
     printf("decisions to delete the log's beginning %llu, segments deleted by all members %llu; bulk fetches %llu, old copies %llu\n", U(s->trims), U(s->trimmed),
            U(s->bulk_fetches), U(s->old_copies));
     printf("entries %llu, committed %llu, cut %llu; elections %llu, late votes %llu (%llu lost); starts %llu (%llu failed); caught up again %llu; stopped for good %llu\n",

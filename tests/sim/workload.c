@@ -8,9 +8,11 @@
 #include <string.h>
 
 #include "broker/metadata/consumer_offset.h"
+#include "broker/metadata/topic_config.h"
 #include "broker/processor/cold_read.h"
 #include "broker/remoting/forward.h"
 #include "proto/remoting_command.h"
+#include "proto/response_code.h"
 #include "proto/topic_validator.h"
 
 #define DECISIONS_MAX 512
@@ -25,8 +27,9 @@ enum request_kind { SEND_MESSAGE = 10, QUERY_OFFSET = 14, UPDATE_OFFSET = 15, CR
                CREATE_GROUP = 200, DELETE_GROUP = 207, DELETE_TOPIC = 215 };
 
 const struct workload_queue workload_queues[WORKLOAD_QUEUES] = {
-    {"orders", 0}, {"orders", 1}, {"orders", 2}, {"orders", 3}, {"bills", 0}, {"bills", 3}, {"rare", 0},
-    {TOPIC_SCHEDULE, 0}, {TOPIC_SCHEDULE, 1}, {TOPIC_SCHEDULE, 2}, {TOPIC_TRANS_HALF, 0}, {TOPIC_TRANS_OP_HALF, 0}, {TOPIC_TRANS_CHECK_MAX_TIME, 0},
+    {"orders", 0, false}, {"orders", 1, false}, {"orders", 2, false}, {"orders", 3, false}, {"bills", 0, true}, {"bills", 3, true}, {"rare", 0, true},
+    {TOPIC_SCHEDULE, 0, false}, {TOPIC_SCHEDULE, 1, false}, {TOPIC_SCHEDULE, 2, false}, {TOPIC_TRANS_HALF, 0, false}, {TOPIC_TRANS_OP_HALF, 0, false},
+    {TOPIC_TRANS_CHECK_MAX_TIME, 0, false},
 };
 const int64_t workload_delay_level_ms[WORKLOAD_DELAY_LEVELS + 1] = {0, 100, 700, 2000};
 
@@ -36,7 +39,10 @@ static uint64_t acknowledged;
 static bool sends_now; /* every other call, while sends are wanted */
 static bool running;
 static struct buffer frame;
-static int64_t newest_acknowledged[WORKLOAD_QUEUES]; /* queue offset */
+static struct {
+    int64_t offset;
+    uint64_t incarnation;
+} newest_acknowledged[WORKLOAD_QUEUES];
 static int64_t read_up_to[WORKLOAD_TARGETS];        /* the next message that the group of readers wants */
 static uint64_t decisions[DECISIONS_MAX]; /* half messages whose decision is due */
 static unsigned decision_count;
@@ -50,6 +56,7 @@ static struct {
     uint64_t oneway_at, oneway_term;
     uint32_t oneway_refusals;
     int oneway_node;
+    int64_t removed; /* those up to this one, by a deletion that was acknowledged */
 } slots[WORKLOAD_SLOTS];
 static struct {
     int owner; /* -1 = nobody */
@@ -69,8 +76,10 @@ void workload_init(void)
     memset(slots, 0, sizeof slots);
     memset(read_up_to, 0, sizeof read_up_to);
     memset(locks, 0, sizeof locks);
-    for (int i = 0; i < WORKLOAD_QUEUES; i++)
-        newest_acknowledged[i] = -1;
+    for (int i = 0; i < WORKLOAD_QUEUES; i++) {
+        newest_acknowledged[i].offset = -1;
+        newest_acknowledged[i].incarnation = 0;
+    }
     for (int i = 0; i < LOCK_QUEUES; i++)
         locks[i].owner = -1;
 }
@@ -102,10 +111,15 @@ void workload_group_restored(const int64_t newest[WORKLOAD_QUEUES])
     for (int i = 0; i < WORKLOAD_SLOTS; i++) {
         slots[i].floor = slots[i].floor_in_backup;
         slots[i].floor_at = slots[i].floor_in_backup_at;
-        slots[i].oneway = 0;
+        slots[i].oneway = slots[i].removed = 0;
     }
-    for (int i = 0; i < WORKLOAD_QUEUES; i++)
-        newest_acknowledged[i] = newest_acknowledged[i] < newest[i] ? newest_acknowledged[i] : newest[i];
+    for (int i = 0; i < WORKLOAD_QUEUES; i++) {
+        uint64_t incarnation = checker_incarnation(i);
+        if (newest_acknowledged[i].incarnation < incarnation || (newest_acknowledged[i].incarnation == incarnation && newest_acknowledged[i].offset <= newest[i]))
+            continue;
+        newest_acknowledged[i].offset = newest[i];
+        newest_acknowledged[i].incarnation = incarnation;
+    }
     for (int i = 0; i < WORKLOAD_TARGETS; i++)
         read_up_to[i] = read_up_to[i] <= newest[i] ? read_up_to[i] : newest[i] + 1;
     for (int i = 0; i < LOCK_QUEUES; i++)
@@ -139,6 +153,25 @@ int workload_queue_of(struct slice topic, int32_t id)
             return i;
     }
     return -1;
+}
+
+int workload_slot_of(const char *group, int queue)
+{
+    for (int slot = queue; queue < WORKLOAD_TARGETS && slot < WORKLOAD_SLOTS; slot += WORKLOAD_TARGETS) {
+        if (strcmp(workload_group(slot), group) == 0)
+            return slot;
+    }
+    return -1;
+}
+
+void workload_topic_deleted(const char *topic)
+{
+    for (int slot = 0; slot < WORKLOAD_SLOTS; slot++) {
+        if (strcmp(workload_queues[slot % WORKLOAD_TARGETS].topic, topic) != 0)
+            continue;
+        slots[slot].floor = slots[slot].floor_in_backup = slots[slot].oneway = 0;
+        read_up_to[slot % WORKLOAD_TARGETS] = 0;
+    }
 }
 
 int64_t workload_offset_floor(int slot, uint64_t *acknowledged_at)
@@ -240,7 +273,8 @@ static void send_message(struct machine *machine, enum call_kind kind)
     call->stored = kind == CALL_DELAYED ? WORKLOAD_SCHEDULE + (int)chance(WORKLOAD_DELAY_LEVELS) : kind == CALL_HALF ? WORKLOAD_HALF : call->queue;
     call->body_size = 8 + (uint32_t)(chance_of(900) ? chance(200) : chance_skewed(world.body_max));
     call->body_seed = chance(UINT64_MAX);
-    call->newest_before = newest_acknowledged[call->stored];
+    call->newest_before = newest_acknowledged[call->stored].offset;
+    call->newest_of = newest_acknowledged[call->stored].incarnation;
     workload_key(call->number, key);
     int size = snprintf(properties, sizeof properties, "UNIQ_KEY\001%s\002TAGS\001t%d", key, (int)chance(3));
     if (kind == CALL_DELAYED)
@@ -331,10 +365,17 @@ static void end_transaction(struct machine *machine)
 
 /* ---- consumers ---- */
 
+static bool is_being_deleted(struct machine *machine, int queue)
+{
+    const struct topic_entry *topic = topic_config_find(machine->broker.topics, slice_of_text(workload_queues[queue].topic));
+    return topic != NULL && topic->deleting;
+}
+
 static void commit_offset(struct machine *machine)
 {
     int slot = (int)chance(WORKLOAD_SLOTS);
-    int64_t value = slot / WORKLOAD_TARGETS == PULLERS ? read_up_to[slot % WORKLOAD_TARGETS] : slots[slot].sent + 1;
+    bool reads = slot / WORKLOAD_TARGETS == PULLERS && !workload_queues[slot % WORKLOAD_TARGETS].deleted;
+    int64_t value = reads ? read_up_to[slot % WORKLOAD_TARGETS] : slots[slot].sent + 1;
     if (value <= slots[slot].sent) { /* nothing was read since: what counts does something else */
         slot %= PULLERS * WORKLOAD_TARGETS;
         value = slots[slot].sent + 1;
@@ -344,8 +385,9 @@ static void commit_offset(struct machine *machine)
     call->slot = slot;
     call->oneway = chance_of(300);
     call->value = slots[slot].sent = value;
+    call->incarnation = checker_incarnation(slot % WORKLOAD_TARGETS);
     if (call->oneway) { /* a member that does not lead passes it on, or drops it */
-        slots[slot].oneway = machine->replica.accepting ? value : 0;
+        slots[slot].oneway = machine->replica.accepting && !is_being_deleted(machine, slot % WORKLOAD_TARGETS) ? value : 0;
         slots[slot].oneway_at = world.now;
         slots[slot].oneway_node = machine->id;
         slots[slot].oneway_refusals = machine->refusals;
@@ -368,6 +410,8 @@ static void query_offset(struct machine *machine)
     call->value = slots[call->slot].floor;
     if (took_oneway(machine, call->slot) && slots[call->slot].oneway > call->value)
         call->value = slots[call->slot].oneway;
+    call->removed = slots[call->slot].removed;
+    call->incarnation = checker_incarnation(call->slot % WORKLOAD_TARGETS);
     const struct workload_queue *queue = &workload_queues[call->slot % WORKLOAD_TARGETS];
     begin(&writer, QUERY_OFFSET, false);
     remoting_writer_ext_text(&writer, "consumerGroup", workload_group(call->slot));
@@ -388,12 +432,28 @@ struct pull {
     struct machine *machine;
     struct client_call *call;
     bool decides;
+    bool ahead;           /* after a start: its queues are further than what it has applied */
+    uint64_t incarnation; /* that it had applied */
     struct get_message_result result;
 };
 
-static void moves_to(const struct client_call *call, int64_t next)
+/* Both mean the topic that there is now. */
+static bool is_same_topic(const struct pull *pull)
 {
-    if (call->client != 0 && call->value == read_up_to[call->queue])
+    uint64_t now = checker_incarnation(pull->call->queue);
+    return !pull->ahead && pull->incarnation == now && pull->call->incarnation == now;
+}
+
+static void passed_over(struct pull *pull, int64_t from, int64_t to)
+{
+    if (!pull->ahead || !workload_queues[pull->call->queue].deleted)
+        checker_passed_over(pull->machine, pull->call->queue, pull->incarnation, from, to);
+}
+
+static void moves_to(const struct pull *pull, int64_t next)
+{
+    const struct client_call *call = pull->call;
+    if (call->client != 0 && call->value == read_up_to[call->queue] && is_same_topic(pull))
         read_up_to[call->queue] = next;
 }
 
@@ -404,16 +464,16 @@ static void pulled(struct pull *pull, const uint8_t *const bytes[])
     struct client_call *call = pull->call;
     int64_t next = call->value;
     for (uint32_t i = 0; i < result->count; i++) {
-        checker_passed_over(pull->machine, call->queue, next, result->items[i].queue_offset);
-        checker_pulled(pull->machine, call->queue, result->items[i].queue_offset, slice_of(bytes[i], result->items[i].size));
+        passed_over(pull, next, result->items[i].queue_offset);
+        checker_pulled(pull->machine, call->queue, pull->incarnation, result->items[i].queue_offset, slice_of(bytes[i], result->items[i].size));
         next = result->items[i].queue_offset + 1;
     }
-    checker_passed_over(pull->machine, call->queue, next, result->next_begin_offset);
+    passed_over(pull, next, result->next_begin_offset);
     world.stats->pulled += result->count;
     world.stats->acknowledged++;
     call->outcome = CALL_ACKNOWLEDGED;
     call->acknowledged_at = world.now;
-    moves_to(call, result->next_begin_offset);
+    moves_to(pull, result->next_begin_offset);
 }
 
 static bool is_gone(const struct pull *pull)
@@ -436,16 +496,17 @@ static void pulled_nothing(struct pull *pull)
     }
     if (!pull->decides && (beyond || result->status == GET_MESSAGE_OFFSET_TOO_SMALL || result->status == GET_MESSAGE_NO_MESSAGE_IN_QUEUE))
         return; /* it asks the leader */
-    if (beyond && !may_know_all(pull->machine))
+    if (!is_same_topic(pull) || (beyond && !may_know_all(pull->machine)))
         return;
     if (beyond && !checker_loss_excused(0))
         violation(call->node, "queue %d is said to end at %lld, %lld was read before", call->queue, (long long)result->max_offset, (long long)call->value);
-    if (pull->decides && may_know_all(pull->machine) && result->max_offset <= call->newest_before && !checker_loss_excused(0))
+    if (pull->decides && may_know_all(pull->machine) && call->newest_of == pull->incarnation && result->max_offset <= call->newest_before &&
+        !checker_loss_excused(0))
         violation(call->node, "queue %d is said to end at %lld, a message at %lld was acknowledged before", call->queue, (long long)result->max_offset,
                   (long long)call->newest_before);
     if (!beyond)
-        checker_passed_over(pull->machine, call->queue, call->value, result->next_begin_offset);
-    moves_to(call, result->next_begin_offset);
+        passed_over(pull, call->value, result->next_begin_offset);
+    moves_to(pull, result->next_begin_offset);
 }
 
 static void on_pull_read(struct broker *broker, struct cold_read *read, int code)
@@ -485,7 +546,11 @@ static void pull_messages(struct machine *machine)
     pull->call = call;
     pull->decides = machine->replica.accepting && !replica_in_doubt(&machine->replica);
     call->queue = (int)chance(WORKLOAD_TARGETS);
-    call->newest_before = newest_acknowledged[call->queue];
+    call->newest_before = newest_acknowledged[call->queue].offset;
+    call->newest_of = newest_acknowledged[call->queue].incarnation;
+    call->incarnation = checker_incarnation(call->queue);
+    pull->incarnation = checker_incarnation_of(machine, call->queue);
+    pull->ahead = machine->broker.store.dispatched_offset < machine->broker.store.recovered_position;
     /* The group goes on from where it is, or somebody reads anew what is old. */
     call->client = chance_of(500);
     call->value = call->client != 0 ? read_up_to[call->queue] : (int64_t)chance((uint64_t)read_up_to[call->queue] + 1);
@@ -549,21 +614,39 @@ static void lock_or_unlock(struct machine *machine, bool lock)
     submit(machine, &writer, call);
 }
 
-/* ---- topics and groups that nobody uses ---- */
+/* ---- topics and groups ---- */
 
+/* Commits that nobody waits for may be dropped as soon as a topic is to go, and then it may stay. */
+static void forget_oneway(const char *topic)
+{
+    for (int slot = 0; slot < WORKLOAD_SLOTS; slot++)
+        slots[slot].oneway = strcmp(workload_queues[slot % WORKLOAD_TARGETS].topic, topic) == 0 ? 0 : slots[slot].oneway;
+}
+
+/* One that nobody uses, or one that clients send to and read from. */
 static void change_topic(struct machine *machine)
 {
-    struct client_call *call = new_call(machine, CALL_METADATA);
+    bool used = chance_of(400);
+    bool create = chance_of(used ? 300 : 650);
+    int queue = WORKLOAD_TARGETS - 1 - (used ? (int)chance(3) : 0);
+    struct client_call *call = new_call(machine, used && !create ? CALL_DELETION : CALL_METADATA);
     struct remoting_writer writer;
     char name[24];
-    bool create = chance_of(650);
-    snprintf(name, sizeof name, "spare-%d", (int)chance(6));
+    if (used)
+        snprintf(name, sizeof name, "%s", workload_queues[queue].topic);
+    else
+        snprintf(name, sizeof name, "spare-%d", (int)chance(6));
+    call->queue = queue;
+    call->incarnation = checker_incarnation(queue);
+    call->was_there = checker_topic_exists(queue);
+    if (call->kind == CALL_DELETION)
+        forget_oneway(name);
     begin(&writer, create ? CREATE_TOPIC : DELETE_TOPIC, false);
     remoting_writer_ext_text(&writer, "topic", name);
     if (create) {
         remoting_writer_ext_text(&writer, "defaultTopic", TOPIC_AUTO_CREATE);
-        remoting_writer_ext_i64(&writer, "readQueueNums", 1 + (int64_t)chance(8));
-        remoting_writer_ext_i64(&writer, "writeQueueNums", 1 + (int64_t)chance(8));
+        remoting_writer_ext_i64(&writer, "readQueueNums", (used ? 4 : 1) + (int64_t)chance(8));
+        remoting_writer_ext_i64(&writer, "writeQueueNums", (used ? 4 : 1) + (int64_t)chance(8));
         remoting_writer_ext_i64(&writer, "perm", 6);
         remoting_writer_ext_text(&writer, "topicFilterType", "SINGLE_TAG");
         remoting_writer_ext_i64(&writer, "topicSysFlag", 0);
@@ -605,11 +688,15 @@ static void sent(struct client_call *call, const struct remoting_command *answer
         violation(call->node, "call %llu is answered with 0, but without place", (unsigned long long)call->number);
     acknowledged++;
     checker_acknowledged(call);
-    if (call->queue_offset <= call->newest_before && !checker_loss_excused(0))
+    if (call->incarnation == call->newest_of && call->queue_offset <= call->newest_before && !checker_loss_excused(0))
         violation(call->node, "call %llu is acknowledged at offset %lld, but another one at %lld before it was sent", (unsigned long long)call->number,
                   (long long)call->queue_offset, (long long)call->newest_before);
-    if (call->queue_offset > newest_acknowledged[call->stored])
-        newest_acknowledged[call->stored] = call->queue_offset;
+    if (call->incarnation < call->newest_of && !checker_loss_excused(0))
+        violation(call->node, "call %llu is a message of a topic that was deleted before it was sent", (unsigned long long)call->number);
+    if (call->incarnation > newest_acknowledged[call->stored].incarnation || call->queue_offset > newest_acknowledged[call->stored].offset) {
+        newest_acknowledged[call->stored].offset = call->queue_offset;
+        newest_acknowledged[call->stored].incarnation = call->incarnation;
+    }
     if (call->kind == CALL_HALF && chance_of(850))
         world_at(world.now + chance_skewed(3 * SECOND), on_decision, 0, 0, NULL, call->number);
 }
@@ -645,6 +732,32 @@ static void locked(struct client_call *call, struct slice body)
     locks[call->slot].until = call->sent_at + LOCK_TRUST;
 }
 
+/* The log holds it, or there was no such topic at some moment since it was asked for. */
+static void deleted(struct client_call *call)
+{
+    const char *topic = workload_queues[call->queue].topic;
+    if (call->was_there && checker_incarnation(call->queue) == call->incarnation && !checker_loss_excused(0))
+        violation(call->node, "call %llu, the deletion of %s, is acknowledged, and nothing was deleted", (unsigned long long)call->number, topic);
+    for (int slot = 0; slot < WORKLOAD_SLOTS; slot++) {
+        if (strcmp(workload_queues[slot % WORKLOAD_TARGETS].topic, topic) == 0)
+            slots[slot].removed = checker_offset_removed(slot);
+    }
+}
+
+static void check_offset(const struct client_call *call, int64_t offset)
+{
+    int queue = call->slot % WORKLOAD_TARGETS;
+    if (!may_know_all(world.machines[call->node]) || checker_loss_excused(0))
+        return;
+    bool same = checker_incarnation(queue) == call->incarnation;
+    if ((same && call->value > 0 && offset < call->value) || offset > slots[call->slot].sent)
+        violation(call->node, "an offset is answered as %lld: %lld was acknowledged before, or taken by this leader, %lld is the newest that was sent",
+                  (long long)offset, (long long)call->value, (long long)slots[call->slot].sent);
+    if (offset > 0 && offset <= call->removed)
+        violation(call->node, "an offset is answered as %lld: those up to %lld were of a topic whose deletion was acknowledged before", (long long)offset,
+                  (long long)call->removed);
+}
+
 static void acknowledge(struct client_call *call, const struct remoting_command *answer)
 {
     int64_t offset;
@@ -661,16 +774,18 @@ static void acknowledge(struct client_call *call, const struct remoting_command 
         decided(call);
         break;
     case CALL_OFFSET:
-        if (call->value > slots[call->slot].floor) {
+        /* Of what was committed before a deletion took effect nothing is left. */
+        if (call->value > slots[call->slot].floor && call->incarnation == checker_incarnation(call->slot % WORKLOAD_TARGETS)) {
             slots[call->slot].floor = call->value;
             slots[call->slot].floor_at = world.now;
         }
         break;
     case CALL_QUERY:
-        if (slice_to_i64(remoting_ext(answer, "offset"), &offset) && may_know_all(world.machines[call->node]) &&
-            ((call->value > 0 && offset < call->value) || offset > slots[call->slot].sent) && !checker_loss_excused(0))
-            violation(call->node, "an offset is answered as %lld: %lld was acknowledged before, or taken by this leader, %lld is the newest that was sent", (long long)offset,
-                      (long long)call->value, (long long)slots[call->slot].sent);
+        if (slice_to_i64(remoting_ext(answer, "offset"), &offset))
+            check_offset(call, offset);
+        break;
+    case CALL_DELETION:
+        deleted(call);
         break;
     case CALL_LOCK:
         locked(call, answer->body);
@@ -699,6 +814,14 @@ void workload_answer(struct machine *machine, uint64_t number, struct slice answ
         if (command.code == 0) {
             acknowledge(call, &command);
             return;
+        }
+        if (command.code == RESPONSE_QUERY_NOT_FOUND && call->kind == CALL_QUERY)
+            check_offset(call, -1);
+        if (command.code == RESPONSE_TOPIC_NOT_EXIST && call->kind <= CALL_HALF) {
+            call->refused = true;
+            world.stats->refused_sends++;
+            if (call->committed != 0)
+                violation(call->node, "call %llu is refused, as there is no such topic, and is committed", (unsigned long long)call->number);
         }
         TRACE(2, call->node, "call %llu of kind %d: %d %.*s", (unsigned long long)number, call->kind, command.code, (int)command.remark.size,
               (const char *)command.remark.data);

@@ -19,6 +19,7 @@
 struct workload_queue {
     const char *topic;
     int32_t id;
+    bool deleted; /* now and then, in use, and made again */
 };
 extern const struct workload_queue workload_queues[WORKLOAD_QUEUES];
 extern const int64_t workload_delay_level_ms[WORKLOAD_DELAY_LEVELS + 1];
@@ -44,6 +45,9 @@ uint64_t workload_acknowledged(void);
 struct client_call *workload_of_message(struct slice record);
 void workload_key(uint64_t number, char out[24]);
 int workload_queue_of(struct slice topic, int32_t id); /* -1 */
+int workload_slot_of(const char *group, int queue);    /* -1 */
+/* The topic was deleted by what was committed just now: its offsets are gone, and who reads it begins anew. */
+void workload_topic_deleted(const char *topic);
 
 /* Newest offset that a two-way commit of this slot was acknowledged with, and when; and the newest that was ever sent. */
 int64_t workload_offset_floor(int slot, uint64_t *acknowledged_at);

@@ -65,6 +65,7 @@ struct world_stats {
     uint64_t messages, messages_lost, bits_flipped, connections;
     uint64_t steps, elections, entries, committed, cut_entries, starts, start_failures;
     uint64_t sends, acknowledged, unknown, refused, metadata, raw, pulls, pulled, pulls_damaged, trims, trimmed, bulk_fetches, old_copies;
+    uint64_t deletions, deleted_messages, dropped_messages, refused_sends; /* of topics in use; messages in them; delayed ones that waited; answers 17 */
     uint64_t caught_up; /* members that had forgotten something and vote again */
     uint64_t losses;    /* class A: moments in which a majority had lost power */
     uint64_t excused;   /* acknowledged messages lost thereby */

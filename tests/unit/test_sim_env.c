@@ -200,6 +200,39 @@ START_TEST(test_directory_renamed)
 }
 END_TEST
 
+/* Its parent is synced after it was made again under its old name: that the first one went is durable by then, and what was in it does not come back. */
+START_TEST(test_directory_made_again)
+{
+    int back = 0;
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        struct sim_env sim;
+        struct env *env = &sim.env;
+        bool synced = seed % 2 == 0;
+        sim_env_init(&sim, seed, NULL);
+        env->ops->make_dir(env, "/d/t/0");
+        struct env_file *file = must_open(&sim, "/d/t/0/f", ENV_WRITE | ENV_CREATE);
+        ck_assert_int_eq(env_write(env, file, "old", 3, 0), 0);
+        ck_assert_int_eq(env_sync(env, file), 0);
+        env_close(env, file);
+        ck_assert_int_eq(env->ops->sync_dir(env, "/d/t/0"), 0);
+        ck_assert_int_eq(env->ops->unlink(env, "/d/t/0/f"), 0);
+        ck_assert_int_eq(env->ops->remove_dir(env, "/d/t/0"), 0);
+        ck_assert_int_eq(env->ops->remove_dir(env, "/d/t"), 0);
+        env->ops->make_dir(env, "/d/t/0");
+        env_close(env, must_open(&sim, "/d/t/0/f", ENV_WRITE | ENV_CREATE));
+        ck_assert_int_eq(env->ops->sync_dir(env, synced ? "/d" : "/d/t"), 0);
+        sim_env_power_cut(&sim);
+        sim_env_restart(&sim);
+        uint64_t size = 0;
+        const uint8_t *bytes = sim_env_bytes(&sim, "/d/t/0/f", &size);
+        ck_assert(!synced || bytes == NULL || size == 0);
+        back += bytes != NULL && size == 3;
+        sim_env_close(&sim);
+    }
+    ck_assert_int_gt(back, 0);
+}
+END_TEST
+
 START_TEST(test_kill)
 {
     int none = 0, part = 0, whole = 0;
@@ -372,6 +405,7 @@ int main(void)
     tcase_add_test(tcase, test_files);
     tcase_add_test(tcase, test_list);
     tcase_add_test(tcase, test_power_cut);
+    tcase_add_test(tcase, test_directory_made_again);
     tcase_add_test(tcase, test_rename_undone);
     tcase_add_test(tcase, test_directory_renamed);
     tcase_add_test(tcase, test_kill);
