@@ -36,6 +36,11 @@
     X(DELTA_LOST, "delta-lost", "an answered consumer offset is not logged")                      \
     X(ONEWAY_LOST, "oneway-lost", "a consumer offset that nobody waits for is not gathered")      \
     X(OFFSET_BACK, "offset-back", "a consumer offset falls back by one")                          \
+    X(DELETED_STAYS, "deleted-stays", "the queues of a deleted topic stay")                         \
+    X(DELETE_NOT_REPEATED, "delete-not-repeated", "a start does not repeat deletions of topics")  \
+    X(DELETED_OFFSETS, "deleted-offsets", "the consumer offsets of a deleted topic stay")         \
+    X(DELETE_OVERTAKEN, "delete-overtaken", "consumer offsets that were gathered come behind the deletion of their topic") \
+    X(DELETED_DELAYED, "deleted-delayed", "delayed messages of a deleted topic go into the next one of that name") \
     X(LOCKS_FORGOTTEN, "locks-forgotten", "a new leader does not know the queue locks")           \
     X(DELAY_FORGOTTEN, "delay-forgotten", "the progress of delayed messages is not applied")      \
     X(DELAY_TWICE, "delay-twice", "a leader delivers a delayed message twice")                    \

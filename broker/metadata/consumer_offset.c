@@ -314,6 +314,12 @@ static bool is_stored(struct consumer_offset_table *table, struct slice group, s
            pending_find(table, group, topic, queue_id) == NULL;
 }
 
+/* What is taken now would come behind the record that deletes the topic. */
+static bool is_going(const struct broker *broker, struct slice topic)
+{
+    return topic_config_is_going(broker->topics, topic) && !SEEDED_BUG(DELETE_OVERTAKEN);
+}
+
 void consumer_offset_commit(struct broker *broker, struct slice group, struct slice topic, int32_t queue_id, int64_t offset)
 {
     struct consumer_offset_table *table = broker->offsets;
@@ -321,7 +327,7 @@ void consumer_offset_commit(struct broker *broker, struct slice group, struct sl
         return;
     if (offset_reset_overrules(&table->resets, group, topic, queue_id, offset, env_monotonic_us(&broker->env)))
         return;
-    if (topic_config_is_going(broker->topics, topic)) {
+    if (is_going(broker, topic)) {
         table->dropped++;
         return;
     }
@@ -392,7 +398,7 @@ static int put_and_wait(struct broker *broker, struct slice group, struct slice 
         return ERROR_INVALID;
     if (!metadata_leads(broker))
         return ERROR_NOT_LEADER;
-    if (topic_config_is_going(broker->topics, topic))
+    if (is_going(broker, topic))
         return ERROR_NOT_FOUND;
     if (table->key_count >= CONSUMER_OFFSET_KEYS_MAX && consumer_offset_find_entry(table, group, topic) == NULL)
         return broker_stats_busy(broker->stats, LIMIT_HIT_OFFSETS);
@@ -617,6 +623,8 @@ void consumer_offset_flush(struct broker *broker)
 
 void consumer_offset_topic_goes(struct broker *broker, struct slice topic)
 {
+    if (SEEDED_BUG(DELETE_OVERTAKEN))
+        return;
     consumer_offset_flush(broker);
     pending_forget(broker->offsets, slice_of(NULL, 0), topic);
 }

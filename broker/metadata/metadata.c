@@ -173,7 +173,7 @@ static void check(int rv, const char *what)
  * start repeats it. */
 static void delete_queues(struct broker *broker, struct slice topic)
 {
-    int rv = message_store_delete_topic(&broker->store, topic);
+    int rv = SEEDED_BUG(DELETED_STAYS) ? 0 : message_store_delete_topic(&broker->store, topic);
     if (rv == ERROR_INVALID) {
         LOG_WARN("metadata: topic %.*s, which is deleted, cannot have had queues", (int)topic.size, (const char *)topic.data);
     } else if (rv != 0) {
@@ -205,7 +205,8 @@ static void apply_topics(struct broker *broker, uint64_t index, const Ledgermq__
             continue;
         delete_queues(broker, topic);
         topic_config_remove(table, topic);
-        consumer_offset_remove_topic(broker->offsets, topic);
+        if (!SEEDED_BUG(DELETED_OFFSETS))
+            consumer_offset_remove_topic(broker->offsets, topic);
         queue_lock_remove_topic(broker->locks, topic);
     }
     size_t changes = record->n_put_topics + record->n_delete_topics;
@@ -324,7 +325,7 @@ void metadata_apply(struct broker *broker, uint64_t index, struct slice bytes, b
                   (unsigned long long)index);
         dledger_commit_log_give_up(broker->log, &error);
     } else if (replay) {
-        for (size_t i = 0; i < record->n_delete_topics; i++)
+        for (size_t i = 0; i < record->n_delete_topics && !SEEDED_BUG(DELETE_NOT_REPEATED); i++)
             delete_queues(broker, slice_of_text(record->delete_topics[i]));
         for (size_t i = 0; i < record->n_expired; i++)
             apply_expiry(broker, record->expired[i], true);

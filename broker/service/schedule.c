@@ -216,7 +216,7 @@ static int deliver(struct schedule *schedule, int level, int64_t offset, struct 
         why = "its record cannot be read";
     } else {
         struct slice name = message_property(record.properties, "REAL_TOPIC");
-        topic = name.data == NULL ? NULL : topic_config_destination(broker, name, record.physical_offset);
+        topic = name.data == NULL ? NULL : topic_config_destination(broker, name, SEEDED_BUG(DELETED_DELAYED) ? INT64_MAX : record.physical_offset);
         if (!slice_to_i32(message_property(record.properties, "REAL_QID"), &queue_id))
             queue_id = -1;
         if (topic == NULL || queue_id < 0)
