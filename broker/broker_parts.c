@@ -47,6 +47,7 @@ static void on_apply_message(void *context, uint64_t index, const struct message
 static void on_applied(void *context)
 {
     struct broker *broker = context;
+    topic_config_settle(broker);
     pull_hold_wake(broker->holds);
 }
 

@@ -106,6 +106,7 @@ struct dledger_state {
     int64_t last_index;   /* DLedger indexes, -1 = none */
     int64_t commit_index;
     int64_t applied_index;
+    int64_t next_index;   /* of the entry that is appended here next: behind those that are gathered, and may yet be refused */
     int64_t committed_position;
     int64_t begin_position;  /* of what is on the disk */
     int64_t trim_position;   /* where the log begins for everybody, at or behind it */

@@ -372,6 +372,7 @@ void replica_state(const struct replica *replica, struct dledger_state *state)
         .last_index = replica->ledger.last_index,
         .commit_index = (int64_t)replica->driver.commit - 1,
         .applied_index = (int64_t)replica->applied - 1,
+        .next_index = (int64_t)raft_driver_last(&replica->driver) + replica->gather_count,
         .committed_position = (int64_t)replica->applied_end,
         .begin_position = (int64_t)mapped_file_queue_begin(&replica->ledger.data),
         .trim_position = (int64_t)replica->ledger.trim_position,

@@ -32,6 +32,7 @@ struct topic_deletion {
     char *name;
     uint32_t count;      /* of records that are not applied and may be */
     uint32_t unanswered; /* of those whose outcome was not told yet */
+    int64_t doubtful_before; /* index that is behind those whose outcome was told to be unknown */
     UT_hash_handle hh;
 };
 
@@ -56,6 +57,8 @@ uint64_t topic_config_since(void *context, struct slice topic)
 struct topic_entry *topic_config_destination(struct broker *broker, struct slice name, int64_t physical_offset)
 {
     struct topic_entry *entry = topic_config_find(broker->topics, name);
+    if (entry != NULL && entry->deleting)
+        topic_config_settle(broker);
     if (entry == NULL || entry->deleting)
         return NULL;
     if (entry->made_at == 0 && !entry->built_in) {
@@ -153,15 +156,17 @@ int topic_config_deletion_begins(struct broker *broker, struct slice name)
     return 0;
 }
 
-void topic_config_deletion_settled(struct topic_config_table *table, struct slice name, int code)
+void topic_config_deletion_settled(struct topic_config_table *table, struct slice name, int code, int64_t next_index)
 {
     struct topic_deletion *deletion = deletion_find(table, name);
     if (deletion == NULL)
         return;
     if (deletion->unanswered > 0)
         deletion->unanswered--;
-    if (code == ERROR_QUORUM_TIMEOUT || code == ERROR_DISK_STALLED || code == ERROR_LEADERSHIP_LOST)
-        return; /* it may stand in the log */
+    if (code == ERROR_QUORUM_TIMEOUT || code == ERROR_DISK_STALLED || code == ERROR_LEADERSHIP_LOST) {
+        deletion->doubtful_before = next_index; /* it may stand in the log */
+        return;
+    }
     /* The log keeps the order: when the last one is applied, those before it are, or never will be. */
     if (code == 0 && deletion->unanswered == 0)
         deletion->count = 0;
@@ -170,6 +175,30 @@ void topic_config_deletion_settled(struct topic_config_table *table, struct slic
     struct topic_entry *entry = topic_config_find(table, name);
     if (entry != NULL)
         entry->deleting = is_being_deleted(table, name);
+}
+
+/* What waited for its place and was refused when nobody waited for the answer any more never came into the log. Either others stand by now where it would, or
+ * nothing is behind what is applied. */
+void topic_config_log_reached(struct topic_config_table *table, int64_t applied_index, int64_t next_index)
+{
+    struct topic_deletion *deletion, *next;
+    HASH_ITER (hh, table->deletions, deletion, next) {
+        if (deletion->unanswered > 0 || (applied_index + 1 < deletion->doubtful_before && applied_index + 1 < next_index))
+            continue;
+        struct topic_entry *entry = topic_config_find(table, slice_of_text(deletion->name));
+        if (entry != NULL)
+            entry->deleting = false;
+        deletion_drop(table, deletion);
+    }
+}
+
+void topic_config_settle(struct broker *broker)
+{
+    struct dledger_state state;
+    if (broker->topics->deletions == NULL || broker->log == NULL)
+        return;
+    dledger_commit_log_state(broker->log, &state);
+    topic_config_log_reached(broker->topics, state.applied_index, state.next_index);
 }
 
 static void drop_deletions(struct topic_config_table *table)

@@ -87,8 +87,13 @@ bool topic_config_is_coming(struct topic_config_table *table, struct slice topic
 int topic_config_deletion_begins(struct broker *broker, struct slice name);
 /* The same without a table entry: is a record that deletes it on its way, or may it yet commit? */
 bool topic_config_is_going(struct topic_config_table *table, struct slice name);
-/* What became of the record, for the one who submitted it. Where the outcome is unknown it may stand in the log: the topic stays `deleting`. */
-void topic_config_deletion_settled(struct topic_config_table *table, struct slice name, int code);
+/* What became of the record, for the one who submitted it. Where the outcome is unknown it may stand in the log: the topic stays `deleting` until the log has come
+ * past it. next_index: dledger_state's. */
+void topic_config_deletion_settled(struct topic_config_table *table, struct slice name, int code, int64_t next_index);
+/* The log is applied up to there, and its next entry would be that one (dledger_state's): which records that nobody answered for are applied, or will never be? */
+void topic_config_log_reached(struct topic_config_table *table, int64_t applied_index, int64_t next_index);
+/* The same, now. */
+void topic_config_settle(struct broker *broker);
 /* accept_count: dledger_state's. When the log begins to accept, all records of the leadership before are applied or gone. */
 void topic_config_role_changed(struct topic_config_table *table, uint64_t accept_count);
 

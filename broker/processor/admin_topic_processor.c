@@ -151,7 +151,10 @@ static void update_and_create_topic(struct broker *broker, struct request *reque
 
 static void deletion_settled(struct broker *broker, const char *name, int code)
 {
-    topic_config_deletion_settled(broker->topics, slice_of_text(name), code);
+    struct dledger_state state = {0};
+    if (broker->log != NULL)
+        dledger_commit_log_state(broker->log, &state);
+    topic_config_deletion_settled(broker->topics, slice_of_text(name), code, state.next_index);
 }
 
 static void delete_topic(struct broker *broker, struct request *request)

@@ -360,6 +360,7 @@ int retention_look(struct retention *retention, bool asked)
         tell_held_back(retention, "");
         return 0;
     }
+    topic_config_settle(broker);
     dledger_commit_log_state(broker->log, &state);
     expire_one_topic(retention);
     struct due due = find_due(retention, &state, asked);

@@ -10,6 +10,7 @@
 #include "broker/broker_parts.h"
 #include "broker/metadata/consumer_offset.h"
 #include "broker/metadata/metadata.h"
+#include "broker/metadata/topic_config.h"
 #include "dledger/metadata_snapshot.h"
 #include "dledger/replica_internal.h"
 #include "tests/sim/disk_fault.h"
@@ -1562,6 +1563,16 @@ static void check_call(const struct client_call *call)
         check_key(asked, call);
 }
 
+/* All logs are alike and applied: no record that deletes a topic is on its way. */
+static void check_topics(struct machine *machine)
+{
+    topic_config_settle(&machine->broker);
+    for (const struct topic_entry *topic = machine->broker.topics->entries; topic != NULL; topic = topic->hh.next) {
+        if (topic->deleting)
+            violation(machine->id, "topic %s is still taken for one that is being deleted", topic->name);
+    }
+}
+
 static void check_offsets(struct machine *machine)
 {
     for (int slot = 0; slot < WORKLOAD_SLOTS; slot++) {
@@ -1605,6 +1616,7 @@ void checker_final(void)
         if (machine != first_member())
             compare_logs(machine);
         check_queues(machine);
+        check_topics(machine);
         check_offsets(machine);
         compare_with_rebuild(machine);
         if (sim_env_unreserved_pages(&machine->disk) != 0)

@@ -465,7 +465,7 @@ START_TEST(what_cannot_go_in_front_of_a_deletion_is_forgotten)
     ck_assert_int_eq(topic_config_deletion_begins(broker, T), 0);
     ck_assert_int_eq(done_calls, 1);
     ck_assert_int_eq(done_code, ERROR_BUSY);
-    topic_config_deletion_settled(broker->topics, T, ERROR_BUSY);
+    topic_config_deletion_settled(broker->topics, T, ERROR_BUSY, 0);
     state.append_code = 0;
     ck_assert_int_eq(submit_deletion("T"), 0);
     consumer_offset_flush(broker);

@@ -370,10 +370,15 @@ START_TEST(test_transfer_to_nobody)
     struct group_node *other = group_other(leader, NULL);
     other->cut = true;
     ck_assert_int_eq(raft_driver_transfer(&leader->replica.driver, other->id), 0);
+    ck_assert_int_eq(before.next_index, before.last_index + 1);
     ck_assert_int_eq(group_send(leader, &send, 2), 0);
+    replica_state(&leader->replica, &after);
+    ck_assert_int_eq(after.next_index, before.last_index + 2); /* it has a place, and is not in the log */
     group_steps(5);
     ck_assert(send.done);
     ck_assert_int_eq(send.request.code, ERROR_LEADERSHIP_LOST);
+    replica_state(&leader->replica, &after);
+    ck_assert_int_eq(after.next_index, before.next_index);
     for (int i = 0; i < 5000 && raft_transferee(&leader->replica.driver.raft) != 0; i++)
         group_step();
     ck_assert_ptr_eq(group_wait_leader(5000), leader);

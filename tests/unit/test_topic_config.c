@@ -156,11 +156,12 @@ START_TEST(retry_topics_do_not_depend_on_auto_creation)
 END_TEST
 
 static int deletion_code;
+static int64_t next_index;
 
 static void on_deleted(struct broker *given, void *context, int code)
 {
     deletion_code = code;
-    topic_config_deletion_settled(given->topics, slice_of_text(context), code);
+    topic_config_deletion_settled(given->topics, slice_of_text(context), code, next_index);
 }
 
 /* As DELETE_TOPIC_IN_BROKER does. */
@@ -240,6 +241,35 @@ START_TEST(a_deletion_that_was_refused_is_not_on_its_way)
     broker_state_commit(&state);
     broker_state_put_topic(&state, 20, "T", 4);
     ck_assert(!find("T")->deleting);
+}
+END_TEST
+
+/* Nobody waited for the answer any more when it was refused: nothing deletes the topic, and it takes sends again. */
+START_TEST(a_deletion_that_never_came_into_the_log_ends)
+{
+    broker_state_put_topic(&state, 10, "T", 4);
+    next_index = 20;
+    submit_deletion("T");
+    broker_state_fail(&state, ERROR_QUORUM_TIMEOUT);
+    topic_config_log_reached(broker->topics, 10, 20);
+    ck_assert(find("T")->deleting); /* it waits for its place, or stands in the log */
+    topic_config_log_reached(broker->topics, 14, 16);
+    ck_assert(find("T")->deleting);
+    topic_config_log_reached(broker->topics, 15, 16); /* refused, and all that is in the log is applied */
+    ck_assert(!find("T")->deleting);
+
+    submit_deletion("T");
+    broker_state_fail(&state, ERROR_DISK_STALLED);
+    topic_config_log_reached(broker->topics, 18, 40);
+    ck_assert(find("T")->deleting);
+    submit_deletion("T"); /* who waits for an answer gets one */
+    topic_config_log_reached(broker->topics, 19, 40);
+    ck_assert(find("T")->deleting);
+    broker_state_fail(&state, ERROR_BUSY);
+    ck_assert(find("T")->deleting);
+    topic_config_log_reached(broker->topics, 19, 40); /* others stand where it would */
+    ck_assert(!find("T")->deleting);
+    ck_assert(!topic_config_is_going(broker->topics, SLICE_LITERAL("T")));
 }
 END_TEST
 
@@ -337,6 +367,7 @@ int main(void)
     tcase_add_test(test, a_topic_that_is_being_deleted_is_made_anew_behind_its_end);
     tcase_add_test(test, a_deletion_without_an_answer_is_still_on_its_way);
     tcase_add_test(test, a_deletion_that_was_refused_is_not_on_its_way);
+    tcase_add_test(test, a_deletion_that_never_came_into_the_log_ends);
     tcase_add_test(test, a_topic_that_is_coming_may_be_deleted_by_what_stands_behind);
     tcase_add_test(test, a_change_keeps_the_incarnation_and_moves_the_version);
     tcase_add_test(test, a_built_in_topic_goes_back_to_its_defaults);
