@@ -10,6 +10,7 @@
  *     count           how many acknowledgements there are, what was sent, and offered: due, whether it was sent or left out; the time of sending
  *     stop            no more sends; consumers go on to the end
  *     verify LIST     of broker addresses, `host:port;host:port`: the check
+ *     offsets ADDRESS   of the broker that leads: the part of the check that is about the group's offsets, after a verify
  *     spoil           what is remembered becomes wrong in SPOILED ways; the next check must find each
  *
  * and answers each with a line of JSON. Lines that begin with "problem" say what must not be. A message without an acknowledgement may be stored once
@@ -285,6 +286,10 @@ static void obey(pthread_t sender)
             load_verify(&load, line + 7);
             for (int i = 0; i <= load.epoch; i++)
                 print_epoch(&load.epochs[i]);
+            printf("{\"problems\":%lld}\n", (long long)load.problems);
+            fflush(stdout);
+        } else if (strncmp(line, "offsets ", 8) == 0 && !sending) {
+            load_verify_offsets(&load, line + 8);
             printf("{\"problems\":%lld}\n", (long long)load.problems);
             fflush(stdout);
         } else if (strcmp(line, "spoil") == 0 && !sending) {

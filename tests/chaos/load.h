@@ -52,5 +52,7 @@ void problem(struct load *load, const char *format, ...) __attribute__((format(p
 void body_fill(char *body, int size, int64_t number);
 /* Reads every queue at each of the addresses (`host:port;host:port`) and compares all with what was acknowledged, consumed and committed. */
 void load_verify(struct load *load, const char *addresses);
+/* The offsets alone, at the node that leads now: after load_verify(). */
+void load_verify_offsets(struct load *load, const char *address);
 
 #endif

@@ -190,3 +190,15 @@ free_check:
     free(check.body);
     free(copy);
 }
+
+void load_verify_offsets(struct load *load, const char *address)
+{
+    struct check check = {.load = load};
+    struct error error = {0};
+    if (remoting_client_new(3000, &check.client, &error) != 0) {
+        problem(load, "the check cannot begin: %s", error.message);
+        return;
+    }
+    check_offsets(&check, address);
+    remoting_client_free(check.client);
+}
