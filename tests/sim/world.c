@@ -444,7 +444,7 @@ void world_run(uint64_t seed, const struct world_options *options, struct world_
         drivers_run((enum drivers_play)options->play);
         return;
     }
-    uint64_t nodes = chance_of(700) ? 3 : 5;
+    uint64_t nodes = chance_of(800) ? 3 : 5;
     bool class_b = chance_of(600);
     world.founders = world.nodes = options->nodes != 0 ? options->nodes : (int)nodes;
     world.class_b = options->durability != 0 ? options->durability == 'B' : class_b;
