@@ -899,6 +899,8 @@ static void on_client(const struct world_event *event)
         machine_wake(machine, world.now + chance(50));
     }
     uint64_t gap = world.calm && world.send_gap_us > 50000 ? 50000 : world.send_gap_us;
+    if (world.sends_wanted && gap > 20000)
+        gap = 20000; /* the group's time is measured, not theirs */
     world_at(world.now + 1 + chance(2 * gap), on_client, 0, 0, NULL, 0);
 }
 
