@@ -416,7 +416,7 @@ void ledger_doubt_before(struct ledger *ledger, uint64_t first, uint64_t from)
 bool ledger_narrow_anchor(struct ledger *ledger, uint64_t first)
 {
     struct ledger_hole *hole = hole_to_change(ledger, first);
-    if (hole == NULL || hole->narrow || (int64_t)hole->last >= ledger->last_index || (int64_t)first <= ledger->begin_index ||
+    if (hole == NULL || hole->narrow || (int64_t)hole->last >= ledger->last_index || (ledger->begin_index > 0 && (int64_t)first <= ledger->begin_index) ||
         ledger_term_of(ledger, hole->last) == 0)
         return false;
     hole->narrow = true;

@@ -744,11 +744,12 @@ START_TEST(test_damaged_on_all_and_needed)
 END_TEST
 
 /* The entry behind the damaged one nobody else has: one member's log ends with the damaged one, the other is wiped. The chain of checksums on both sides proves
- * whose entry it is; also where the next term begins behind it. */
+ * whose entry it is; also where the next term begins behind it, and where all from the log's first entry on is damaged. */
 START_TEST(test_whose_log_ends_in_the_hole)
 {
     struct group_node *node, *shorter, *wiped;
-    uint64_t last, at, term;
+    uint64_t last, at, term, places[128];
+    size_t entries = 0;
     uint32_t size;
 
     group_all_up();
@@ -759,7 +760,7 @@ START_TEST(test_whose_log_ends_in_the_hole)
         if (i == MESSAGES / 2) {
             group_steps(50);
             shorter->cut = true;
-            if (_i > 1) {
+            if (_i % 4 > 1) {
                 node->cut = true;
                 group_steps(2000);
                 node->cut = false;
@@ -773,11 +774,19 @@ START_TEST(test_whose_log_ends_in_the_hole)
     last = (uint64_t)shorter->replica.ledger.last_index;
     ck_assert_uint_lt(last + 5, (uint64_t)node->replica.ledger.last_index);
     ck_assert(ledger_locate(&node->replica.ledger, last, &at, &size, &term));
+    for (uint64_t index = 0; _i >= 4 && index <= last; index++, entries++) {
+        uint64_t position;
+        ck_assert(entries < sizeof places / sizeof places[0] && ledger_locate(&node->replica.ledger, index, &position, &size, &term));
+        places[entries] = position + (_i % 2 == 0 ? size - 1 : 16);
+    }
     for (int n = 1; n <= GROUP_NODES; n++)
         group_kill(&group.nodes[n]);
     shorter->cut = false;
     group_wipe(wiped);
-    sim_env_corrupt(&node->sim, segment_of(node), at + (_i % 2 == 0 ? size - 1 : 16), 4);
+    if (_i < 4)
+        sim_env_corrupt(&node->sim, segment_of(node), at + (_i % 2 == 0 ? size - 1 : 16), 4);
+    for (size_t i = 0; i < entries; i++)
+        sim_env_corrupt(&node->sim, segment_of(node), places[i], 4);
     group_all_up();
     ck_assert_int_eq(node->replica.mute_reason, PEER_MUTE_DAMAGED);
     expect_whole();
@@ -1074,7 +1083,7 @@ int main(void)
     tcase_add_test(tcase, test_conflict_with_a_failing_checkpoint);
     tcase_add_loop_test(tcase, test_killed_in_the_cut_of_a_start, 0, 5);
     tcase_add_test(tcase, test_others_known_from_the_log);
-    tcase_add_loop_test(tcase, test_whose_log_ends_in_the_hole, 0, 4);
+    tcase_add_loop_test(tcase, test_whose_log_ends_in_the_hole, 0, 8);
     tcase_add_loop_test(tcase, test_power_cut_before_repair, 0, 5);
     tcase_add_test(tcase, test_killed_before_repair);
     tcase_add_test(tcase, test_power_cut_of_one_that_must_vote);
