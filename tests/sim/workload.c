@@ -191,10 +191,11 @@ const char *workload_group(int slot)
     return names[slot / WORKLOAD_TARGETS];
 }
 
+/* Not while the leader knows that it does not know whether what it gathered is stored: it answers what is. */
 static bool took_oneway(const struct machine *machine, int slot)
 {
     return slots[slot].oneway > 0 && slots[slot].oneway_node == machine->id && slots[slot].oneway_refusals == machine->refusals &&
-           slots[slot].oneway_term == machine->replica.votes.term;
+           !machine->broker.offsets->unsettled && slots[slot].oneway_term == machine->replica.votes.term;
 }
 
 int64_t workload_offset_oneway(const struct machine *leader, int slot)
@@ -367,8 +368,9 @@ static void end_transaction(struct machine *machine)
 
 static bool is_being_deleted(struct machine *machine, int queue)
 {
-    const struct topic_entry *topic = topic_config_find(machine->broker.topics, slice_of_text(workload_queues[queue].topic));
-    return topic != NULL && topic->deleting;
+    const struct slice name = slice_of_text(workload_queues[queue].topic);
+    const struct topic_entry *topic = topic_config_find(machine->broker.topics, name);
+    return (topic != NULL && topic->deleting) || topic_config_is_going(machine->broker.topics, name); /* one that is not there, too */
 }
 
 static void commit_offset(struct machine *machine)
