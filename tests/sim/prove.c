@@ -42,7 +42,8 @@ static const struct proof {
     [SEEDED_GUARD_13] = {.play = PLAY_TWICE},
     [SEEDED_GUARD_14] = {.play = PLAY_OLD_COPY},
     [SEEDED_GUARD_15] = {.play = PLAY_CONFLICT},
-    [SEEDED_GUARD_16] = {.durability = 'B'},
+    /* a change that some know and others do not yet, when all come back at once */
+    [SEEDED_GUARD_16] = {.durability = 'B', .nodes = 3, .kinds = KIND(MEMBER_ADDED) | KIND(MEMBER_REMOVED) | KIND(POWER_ALL) | KIND(POWER_IN_CALL)},
 };
 
 static bool passes_without(const struct settings *with_bug)
