@@ -23,9 +23,6 @@ foreach(FILE ${UNIT_TESTS})
 endforeach()
 target_link_options(test_schedule_delivery PRIVATE -Wl,--allow-multiple-definition) # its own names of dledger_commit_log.h come first
 file(GLOB SIM_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/sim/*.c)
-if(LEDGERMQ_SANITIZE OR LEDGERMQ_FUZZ)
-  list(FILTER SIM_SOURCES EXCLUDE REGEX "/heap\\.c$")
-endif()
 if(SIM_SOURCES)
   # All of the broker but what needs sockets: loop.c and commit_log.c define names of libuv and of dledger_commit_log.h, which come first.
   # Files with seeded bugs (store/seeded_bug.h) are compiled once more for it, and come before the libraries that hold them without.
