@@ -75,13 +75,11 @@ struct replica_save {
 };
 void replica_save_run(struct replica_save *save); /* any thread */
 
-/* The last handle of a segment that was removed: its blocks are freed by who closes it, which takes long where it is large. And the names of the log's index files
- * that go with it. */
+/* The last handle of a segment that was removed: its blocks are freed by who closes it, which takes long where it is large. */
 struct replica_release {
     struct replica_job job;
     struct env *env;
-    struct env_file *file;               /* NULL: none */
-    struct mapped_file_removal *index;   /* NULL: none */
+    struct env_file *file;
 };
 
 /* A piece of the log to be checked away from the loop. */

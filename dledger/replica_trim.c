@@ -398,28 +398,21 @@ void replica_trim_drop_file(struct replica_save *save)
 static void release_run(struct replica_job *job)
 {
     struct replica_release *release = (struct replica_release *)(void *)job; /* its first */
-    if (release->file != NULL)
-        env_close(release->env, release->file);
+    env_close(release->env, release->file);
     release->file = NULL;
-    if (release->index != NULL)
-        mapped_file_removal_run(release->index, true);
 }
 
 static void released(struct replica_job *job)
 {
-    struct replica_release *release = (struct replica_release *)(void *)job;
-    if (release->index != NULL)
-        mapped_file_removal_end(release->index);
-    release->index = NULL;
+    (void)job;
 }
 
 /* The loop has let go of the segment. */
-static void release_files(struct replica *replica, struct replica_save *save)
+static void release_file(struct replica *replica, struct replica_save *save)
 {
-    struct mapped_file_removal *index = mapped_file_removal_begin(&replica->ledger.index);
-    if (save->trim_file == NULL && index == NULL)
+    if (save->trim_file == NULL)
         return;
-    replica->trim_release = (struct replica_release){{false, release_run, released}, save->env, save->trim_file, index};
+    replica->trim_release = (struct replica_release){{false, release_run, released}, save->env, save->trim_file};
     save->trim_file = NULL;
     replica_job_start(replica, &replica->trim_release.job);
 }
@@ -440,7 +433,7 @@ void replica_trimmed(struct replica *replica, struct replica_save *save)
         return;
     }
     rv = ledger_trim(&replica->ledger, begin + replica->ledger.data.file_size, &error);
-    release_files(replica, save);
+    release_file(replica, save);
     if (rv != 0) {
         LOG_WARN("ledger in %s: %s", replica->dir, error.message);
         return;

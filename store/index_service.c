@@ -13,16 +13,6 @@
 #define NAME_DIGITS 17
 #define RETRY_US (10u * 1000 * 1000)
 
-/* More than so many files, those that wait for their removal among them: the loop removes one itself, so that a start never finds too many. */
-#define WAITING_MAX (INDEX_FILES_MAX / 2)
-
-struct index_removal {
-    struct index_removal *next;
-    int result; /* 0 or -errno */
-    bool told;
-    char path[];
-};
-
 struct found {
     char (*names)[NAME_DIGITS + 1];
     size_t count;
@@ -178,12 +168,6 @@ void index_service_close(struct index_service *service)
     if (service->spare != NULL)
         index_file_remove(service->spare, NULL);
     service->spare = NULL;
-    /* The next start finds what was not removed, and trims it. */
-    for (struct index_removal *removal = service->removals, *next; removal != NULL; removal = next) {
-        next = removal->next;
-        free(removal);
-    }
-    service->removals = NULL;
     free(service->dir);
     service->dir = NULL;
 }
@@ -326,65 +310,21 @@ void index_service_put(struct index_service *service, uint32_t key_hash, int64_t
     index_file_put(file, key_hash, physical_offset, store_timestamp_ms);
 }
 
-/* The file goes: its mapping now, its name later. */
-static void remove_later(struct index_service *service, struct index_file *file)
-{
-    struct error error;
-    size_t size = strlen(file->path) + 1;
-    struct index_removal *removal = service->count + service->removal_count < WAITING_MAX ? calloc(1, sizeof *removal + size) : NULL;
-    if (removal == NULL) {
-        if (index_file_remove(file, &error) != 0)
-            LOG_WARN("%s", error.message);
-        return;
-    }
-    memcpy(removal->path, file->path, size);
-    removal->next = service->removals;
-    service->removals = removal;
-    service->removal_count++;
-    index_file_drop(file);
-}
-
-void index_service_trim(struct index_service *service, int64_t physical_offset)
+int index_service_trim(struct index_service *service, int64_t physical_offset)
 {
     size_t gone = 0;
-    while (gone + 1 < service->count && service->files[gone]->end_physical_offset < physical_offset)
-        remove_later(service, service->files[gone++]);
+    int rv = 0;
+    while (gone + 1 < service->count && service->files[gone]->end_physical_offset < physical_offset) {
+        struct error error;
+        if (index_file_remove(service->files[gone], &error) != 0) {
+            LOG_WARN("%s", error.message);
+            rv = ERROR_IO;
+        }
+        gone++;
+    }
     service->count -= gone;
     memmove(service->files, service->files + gone, service->count * sizeof service->files[0]);
-}
-
-struct index_removal *index_service_begin_removals(struct index_service *service)
-{
-    struct index_removal *removals = service->removals;
-    service->removals = NULL;
-    return removals;
-}
-
-void index_service_run_removals(struct env *env, struct index_removal *removals)
-{
-    for (; removals != NULL; removals = removals->next) {
-        removals->result = env->ops->unlink(env, removals->path);
-        if (removals->result == -ENOENT)
-            removals->result = 0;
-    }
-}
-
-void index_service_end_removals(struct index_service *service, struct index_removal **removals)
-{
-    for (struct index_removal *removal = *removals, *next; removal != NULL; removal = next) {
-        next = removal->next;
-        if (removal->result == 0) {
-            service->removal_count--;
-            free(removal);
-            continue;
-        }
-        if (!removal->told)
-            LOG_WARN("%s cannot be removed: %s; it is tried again", removal->path, strerror(-removal->result));
-        removal->told = true;
-        removal->next = service->removals;
-        service->removals = removal;
-    }
-    *removals = NULL;
+    return rv;
 }
 
 bool index_service_take_over(struct index_service *service, struct index_file *file, struct index_file *instead_of)
@@ -415,12 +355,14 @@ bool index_service_take_over(struct index_service *service, struct index_file *f
 
 void index_service_leave_out(struct index_service *service, struct index_file *file)
 {
+    struct error error;
     for (size_t i = 0; i < service->count; i++) {
         if (service->files[i] != file)
             continue;
         service->count--;
         memmove(service->files + i, service->files + i + 1, (service->count - i) * sizeof service->files[0]);
-        remove_later(service, file);
+        if (index_file_remove(file, &error) != 0)
+            LOG_WARN("%s", error.message);
         return;
     }
 }

@@ -24,8 +24,6 @@ struct index_service {
     struct index_file *files[INDEX_FILES_MAX]; /* oldest first */
     size_t count;
     const char *promised;     /* path of a file that is being made anew, borrowed: no other gets that name */
-    struct index_removal *removals; /* names of dropped files */
-    size_t removal_count;           /* of these, and of those that are being removed */
     struct index_file *spare; /* made ahead for a record whose keys do not all fit into the newest one */
 
     uint64_t retry_us;  /* after a failure other than a full disk: no new file before this time */
@@ -62,12 +60,7 @@ void index_service_leave_out(struct index_service *service, struct index_file *f
 /* The final name of a file that is being made: that of the damaged one or, with NULL, one that is free. 0, -ENAMETOOLONG, -EEXIST. */
 int index_service_rebuild_path(struct index_service *service, const struct index_file *instead_of, char path[PATH_MAX]);
 
-/* Drops files that end before physical_offset, never the newest. Their names go with the next removals. */
-void index_service_trim(struct index_service *service, int64_t physical_offset);
-/* Names of dropped files, removed by whoever may wait for the disk: begin (loop), NULL when there are none; run (any thread); end (loop) sets the list to NULL. What could not
- * be removed is among the next ones. */
-struct index_removal *index_service_begin_removals(struct index_service *service);
-void index_service_run_removals(struct env *env, struct index_removal *removals);
-void index_service_end_removals(struct index_service *service, struct index_removal **removals);
+/* Drops files that end before physical_offset, never the newest. */
+int index_service_trim(struct index_service *service, int64_t physical_offset);
 
 #endif

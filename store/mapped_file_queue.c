@@ -27,21 +27,16 @@ void mapped_file_name(uint64_t start, char out[21])
     out[NAME_DIGITS] = '\0';
 }
 
-static int name_in(const char *dir, uint64_t start, const char *suffix, char path[PATH_MAX])
+static int file_path(const struct mapped_file_queue *queue, uint64_t start, const char *suffix, char path[PATH_MAX])
 {
-    size_t dir_size = strlen(dir), suffix_size = strlen(suffix);
+    size_t dir_size = strlen(queue->dir), suffix_size = strlen(suffix);
     if (dir_size + 1 + NAME_DIGITS + suffix_size >= PATH_MAX)
         return -ENAMETOOLONG;
-    memcpy(path, dir, dir_size);
+    memcpy(path, queue->dir, dir_size);
     path[dir_size] = '/';
     mapped_file_name(start, path + dir_size + 1);
     memcpy(path + dir_size + 1 + NAME_DIGITS, suffix, suffix_size + 1);
     return 0;
-}
-
-static int file_path(const struct mapped_file_queue *queue, uint64_t start, const char *suffix, char path[PATH_MAX])
-{
-    return name_in(queue->dir, start, suffix, path);
 }
 
 static int io_error(struct error *error, int rv, const char *what, const char *path)
@@ -120,8 +115,6 @@ static void close_all(struct mapped_file_queue *queue)
 {
     for (size_t i = 0; i < queue->count; i++)
         release(queue->files[i]);
-    if (queue->removal != NULL)
-        queue->removal->queue = NULL;
     free(queue->files);
     free(queue->dir);
     memset(queue, 0, sizeof *queue);
@@ -497,7 +490,7 @@ int mapped_file_queue_sync_dir(struct mapped_file_queue *queue)
     int rv = queue->env->ops->sync_dir(queue->env, queue->dir);
     if (rv != 0)
         return rv;
-    queue->dir_dirty = false;
+    queue->dir_dirty = queue->removed = false;
     return 0;
 }
 
@@ -665,33 +658,20 @@ int mapped_file_queue_reserve(struct mapped_file_queue *queue, struct mapped_fil
     return rv;
 }
 
-/* *removed: set when it was there. */
-static int remove_name(struct env *env, const char *dir, uint64_t start, bool *removed, char path[PATH_MAX])
+/* Unlinks the file; its mapping goes now, or with the last pin. *removed: set when there was one. */
+static int drop(struct mapped_file_queue *queue, struct mapped_file *file, bool *removed, struct error *error)
 {
-    int rv = name_in(dir, start, "", path);
+    char path[PATH_MAX];
+    int rv = file_path(queue, file->start, "", path);
     if (rv == 0)
-        rv = env->ops->unlink(env, path);
+        rv = queue->env->ops->unlink(queue->env, path);
+    if (rv != 0 && rv != -ENOENT)
+        return io_error(error, rv, "remove", path);
     *removed = *removed || rv == 0;
-    return rv == -ENOENT ? 0 : rv;
-}
-
-/* Its mapping goes now, or with the last pin. */
-static void forget(struct mapped_file *file)
-{
     file->dropped = true;
     mapped_file_pool_remove(file); /* the queue may go before the last pin does */
     if (file->pins == 0)
         release(file);
-}
-
-/* Unlinks the file as well. *removed: set when there was one. */
-static int drop(struct mapped_file_queue *queue, struct mapped_file *file, bool *removed, struct error *error)
-{
-    char path[PATH_MAX];
-    int rv = remove_name(queue->env, queue->dir, file->start, removed, path);
-    if (rv != 0)
-        return io_error(error, rv, "remove", path);
-    forget(file);
     return 0;
 }
 
@@ -709,111 +689,15 @@ static int finish_removal(struct mapped_file_queue *queue, bool removed, struct 
     return rv == 0 ? 0 : io_error(error, rv, "sync", queue->dir);
 }
 
-/* ---- forgotten names ---- */
-
-struct mapped_file_removal *mapped_file_removal_begin(struct mapped_file_queue *queue)
-{
-    if (!queue->left || queue->removal != NULL)
-        return NULL;
-    struct mapped_file_removal *removal = calloc(1, sizeof *removal);
-    if (removal != NULL)
-        removal->dir = strdup(queue->dir);
-    if (removal == NULL || removal->dir == NULL) {
-        free(removal);
-        return NULL;
-    }
-    removal->env = queue->env;
-    removal->file_size = queue->file_size;
-    removal->next = queue->left_from;
-    removal->end = mapped_file_queue_begin(queue);
-    pthread_mutex_init(&removal->lock, NULL);
-    removal->queue = queue;
-    queue->removal = removal;
-    return removal;
-}
-
-void mapped_file_removal_run(struct mapped_file_removal *removal, bool durable)
-{
-    struct env *env = removal->env;
-    char path[PATH_MAX];
-    while (removal->next < removal->end && removal->result == 0) {
-        bool removed = false;
-        pthread_mutex_lock(&removal->lock);
-        bool goes_on = !removal->called_off;
-        if (goes_on)
-            removal->result = remove_name(env, removal->dir, removal->next, &removed, path);
-        pthread_mutex_unlock(&removal->lock);
-        if (!goes_on)
-            return;
-        if (removal->result != 0)
-            break;
-        removal->next += removal->file_size;
-        if (removal->next < removal->end || durable)
-            removal->result = env->ops->sync_dir(env, removal->dir);
-    }
-}
-
-void mapped_file_removal_end(struct mapped_file_removal *removal)
-{
-    struct mapped_file_queue *queue = removal->queue;
-    if (queue != NULL) {
-        queue->removal = NULL;
-        queue->left_from = removal->next;
-        queue->left = removal->next < mapped_file_queue_begin(queue);
-        if (removal->result != 0)
-            LOG_WARN("%s: a file in front of %020llu cannot be removed: %s; it is tried again", queue->dir,
-                     (unsigned long long)mapped_file_queue_begin(queue), strerror(-removal->result));
-    }
-    pthread_mutex_destroy(&removal->lock);
-    free(removal->dir);
-    free(removal);
-}
-
-/* From now on no name is removed by a job: one of another file may be the same. */
-static void call_off(struct mapped_file_queue *queue)
-{
-    if (queue->removal == NULL)
-        return;
-    pthread_mutex_lock(&queue->removal->lock);
-    queue->removal->called_off = true;
-    pthread_mutex_unlock(&queue->removal->lock);
-    queue->removal->queue = NULL;
-    queue->removal = NULL;
-}
-
-/* The forgotten names in front of `begin`. */
-static int remove_left(struct mapped_file_queue *queue, uint64_t begin, bool newest_first, bool *removed, struct error *error)
-{
-    char path[PATH_MAX];
-    call_off(queue);
-    while (queue->left && queue->left_from < begin) {
-        int rv = remove_name(queue->env, queue->dir, newest_first ? begin - queue->file_size : queue->left_from, removed, path);
-        if (rv != 0)
-            return io_error(error, rv, "remove", path);
-        if (newest_first)
-            begin -= queue->file_size;
-        else
-            queue->left_from += queue->file_size;
-    }
-    queue->left = false;
-    return 0;
-}
-
 int mapped_file_queue_cut(struct mapped_file_queue *queue, uint64_t position, struct error *error)
 {
     bool removed = false;
-    uint64_t begin = mapped_file_queue_begin(queue);
     /* From the back, so that what a crash leaves is a row without a gap. */
     while (queue->count > 0 && queue->files[queue->count - 1]->start >= position) {
         int rv = drop(queue, queue->files[queue->count - 1], &removed, error);
         if (rv != 0)
             return rv;
         queue->count--;
-    }
-    if (queue->count == 0) {
-        int rv = remove_left(queue, begin, true, &removed, error);
-        if (rv != 0)
-            return rv;
     }
     return finish_removal(queue, removed, error);
 }
@@ -833,27 +717,8 @@ int mapped_file_queue_remove_unborn(struct mapped_file_queue *queue, struct erro
     return finish_removal(queue, removed, error);
 }
 
-static void trim_later(struct mapped_file_queue *queue, uint64_t position)
-{
-    size_t gone = 0;
-    while (gone + 1 < queue->count && queue->files[gone]->start + queue->file_size <= position)
-        gone++;
-    if (gone > 0 && !queue->left) {
-        queue->left = true;
-        queue->left_from = queue->files[0]->start;
-    }
-    for (size_t i = 0; i < gone; i++)
-        forget(queue->files[i]);
-    forget_oldest(queue, gone);
-    queue->dir_dirty = queue->dir_dirty || queue->left;
-}
-
 int mapped_file_queue_trim(struct mapped_file_queue *queue, uint64_t position, struct error *error)
 {
-    if (queue->writable_map) {
-        trim_later(queue, position);
-        return 0;
-    }
     size_t gone = 0;
     bool removed = false;
     int rv = 0;
@@ -883,7 +748,7 @@ int mapped_file_queue_destroy(struct mapped_file_queue *queue, struct error *err
     /* The oldest first: what is left when the process dies on the way must reach as far as it did, or what comes next does not fit behind it. */
     size_t gone = 0;
     bool removed = false; /* the directory goes as well */
-    int rv = remove_left(queue, mapped_file_queue_begin(queue), false, &removed, error);
+    int rv = 0;
     while (rv == 0 && gone < queue->count) {
         rv = drop(queue, queue->files[gone], &removed, error);
         gone += rv == 0;

@@ -8,7 +8,6 @@
 #define LEDGERMQ_STORE_MAPPED_FILE_QUEUE_H
 
 #include <limits.h>
-#include <pthread.h>
 
 #include "proto/error.h"
 #include "store/env.h"
@@ -39,12 +38,9 @@ struct mapped_file_queue {
     size_t count;
     size_t capacity;
     int add_result; /* of the add that failed last: -errno */
-    bool removed;   /* read-only maps: a file was removed and the directory has not been synced since */
+    bool removed;   /* a file was removed and the directory has not been synced since */
     size_t unborn;  /* read-only maps: how many files of no bytes stand behind the last one */
-    bool dir_dirty; /* writable maps: a file was added, removed or forgotten and the directory is not synced yet */
-    bool left;          /* writable maps: names from left_from on, in front of the first file's, are forgotten and may be there still */
-    uint64_t left_from;
-    struct mapped_file_removal *removal; /* of them, NULL: none is out */
+    bool dir_dirty; /* writable maps: a file was added or removed and the directory is not synced yet */
     struct mapped_file_pool *pool;
     uint8_t **cached; /* the user's pointer into a mapping: set to NULL when one is unmapped */
 };
@@ -127,32 +123,11 @@ int mapped_file_creation_drop(struct mapped_file_creation *creation);
 /* Reserves disk blocks for size bytes at position, which lie in that file, so that a write through the mapping cannot meet a full disk (it would
  * raise SIGBUS). 0 or a negative errno. */
 int mapped_file_queue_reserve(struct mapped_file_queue *queue, struct mapped_file *file, uint64_t position, uint64_t size);
-/* Removes all files that begin at or behind position (the file that holds position stays), and when none is left the forgotten ones, too. Directory synced. */
+/* Removes all files that begin at or behind position (the file that holds position stays). Directory synced. */
 int mapped_file_queue_cut(struct mapped_file_queue *queue, uint64_t position, struct error *error);
-/* Removes whole files that end at or before position, never the last one. Read-only maps: one whose name is gone already is only forgotten, so that nothing
- * waits for the disk. Writable maps: nothing does in any case, for all are only forgotten; their names go with the next mapped_file_removal_run(). */
+/* Removes whole files that end at or before position, never the last one. One whose name is gone already is only forgotten: nothing waits for the disk then. */
 int mapped_file_queue_trim(struct mapped_file_queue *queue, uint64_t position, struct error *error);
-
-/* Names of forgotten files, removed by whoever may wait for the disk. */
-struct mapped_file_removal {
-    struct env *env;
-    char *dir;
-    uint64_t file_size;
-    uint64_t next, end; /* names that begin in [next, end) are left */
-    int result;         /* 0 or -errno of the one at `next` */
-    pthread_mutex_t lock; /* held while a name is removed */
-    bool called_off;
-    struct mapped_file_queue *queue; /* loop only; NULL: it is gone */
-    struct mapped_file_removal *following; /* the owner's list */
-};
-/* NULL: there are none, or no memory; later again. One at a time. */
-struct mapped_file_removal *mapped_file_removal_begin(struct mapped_file_queue *queue);
-/* Any thread. The oldest name first, and each is gone for good before the next one goes: a power cut may take removals back in any order, and must not leave a gap.
- * That of the last one is left to the caller's sync of the directory, unless `durable`. */
-void mapped_file_removal_run(struct mapped_file_removal *removal, bool durable);
-/* What could not be removed is taken up by the next one, which the next trim asks for. Run or not, frees it. */
-void mapped_file_removal_end(struct mapped_file_removal *removal);
-/* Removes all files and the directory. Waits for the one name that a removal may be at. */
+/* Removes all files and the directory. */
 int mapped_file_queue_destroy(struct mapped_file_queue *queue, struct error *error);
 
 /* It must be mapped. */

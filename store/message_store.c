@@ -484,7 +484,9 @@ int message_store_trim(struct message_store *store, int64_t physical_offset)
             queue_table_mark(table, node);
     }
     if (store->index != NULL) {
-        index_service_trim(store->index, physical_offset);
+        int rv = index_service_trim(store->index, physical_offset);
+        if (rv != 0)
+            result = rv;
     }
     store->earliest_time_ms = -1;
     message_store_drop_doubt(store);

@@ -108,16 +108,14 @@ int message_store_dispatch(struct message_store *store, struct slice record, str
  * sync_broken), ERROR_NO_MEMORY. */
 int message_store_sync(struct message_store *store);
 
-/* The same in three steps, for a running node: begin (loop) notes what is dirty, run (pool) removes the files that message_store_trim() took and makes the
- * rest durable while the loop goes on with everything, dispatching included, end (loop) gives the memory back. What was dispatched before begin is durable when job->result is 0. One
+/* The same in three steps, for a running node: begin (loop) notes what is dirty, run (pool) makes it durable while the loop goes on with
+ * everything, dispatching included, end (loop) gives the memory back. What was dispatched before begin is durable when job->result is 0. One
  * job at a time. */
 struct message_store_sync_job {
     struct env *env;
     const char *root; /* on the file system where all of it lies */
     struct message_store_sync_item *items;
     size_t count, capacity;
-    struct mapped_file_removal *removals; /* of queues' files that a trim took */
-    struct index_removal *index_removals; /* of the key index's */
     char **dirs; /* directories with new or removed names */
     size_t dir_count, dir_capacity;
     int64_t dispatched_offset; /* at begin */
@@ -135,7 +133,7 @@ void message_store_sum_begin(struct message_store *store, struct message_store_s
 void message_store_sum_run(struct message_store_sync_job *job);
 /* Removes all queues of a topic and their files (deletion of a topic, where reput meets its record). */
 int message_store_delete_topic(struct message_store *store, struct slice topic);
-/* Log files before physical offset are gone: advances queue minimums, takes files out. The next sync job removes them. */
+/* Log files before physical offset are gone: advances queue minimums, drops files. */
 int message_store_trim(struct message_store *store, int64_t physical_offset);
 /* Messages of one topic before physical offset have expired: advances its queues' minimums. Files go with the next message_store_trim(); *emptied: some could. */
 int message_store_trim_topic(struct message_store *store, struct slice topic, int64_t physical_offset, bool *emptied);

@@ -130,7 +130,7 @@ static bool collect_index(struct message_store_sync_job *job, struct index_file 
     return true;
 }
 
-static void release_job(struct message_store *store, struct message_store_sync_job *job)
+static void release_job(struct message_store_sync_job *job)
 {
     for (size_t i = 0; i < job->count; i++) {
         struct message_store_sync_item *item = &job->items[i];
@@ -139,12 +139,6 @@ static void release_job(struct message_store *store, struct message_store_sync_j
         else if (item->index != NULL)
             index_file_unpin(item->index);
     }
-    for (struct mapped_file_removal *next; job->removals != NULL; job->removals = next) {
-        next = job->removals->following;
-        mapped_file_removal_end(job->removals);
-    }
-    if (store->index != NULL)
-        index_service_end_removals(store->index, &job->index_removals);
     for (size_t i = 0; i < job->dir_count; i++)
         free(job->dirs[i]);
     free(job->dirs);
@@ -197,11 +191,6 @@ int message_store_sync_begin(struct message_store *store, struct message_store_s
     for (node = table->dirty; node != NULL && fits; node = node->dirty_next) {
         new_names = new_names || node->queue.files.dir_dirty;
         fits = collect_queue(job, &node->queue);
-        struct mapped_file_removal *removal = mapped_file_removal_begin(&node->queue.files);
-        if (removal != NULL) {
-            removal->following = job->removals;
-            job->removals = removal;
-        }
     }
     if (fits && new_names)
         fits = add_dir(job, table->dir, strlen(table->dir));
@@ -220,7 +209,7 @@ int message_store_sync_begin(struct message_store *store, struct message_store_s
     if (fits && new_names)
         fits = add_dir(job, table->dir, (size_t)(strrchr(table->dir, '/') - table->dir));
     if (!fits) {
-        release_job(store, job);
+        release_job(job);
         return ERROR_NO_MEMORY;
     }
     mapped_file_pool_age(&table->pool, AGE_MAX);
@@ -230,11 +219,10 @@ int message_store_sync_begin(struct message_store *store, struct message_store_s
         node->listed = false;
         node->queue.dirty = false;
         node->queue.dirty_to = 0;
-        node->queue.files.dir_dirty = false;
+        node->queue.files.dir_dirty = node->queue.files.removed = false; /* nothing is removed while the job is out */
     }
     table->dir_dirty = false;
     if (store->index != NULL) {
-        job->index_removals = index_service_begin_removals(store->index);
         for (size_t i = 0; i < store->index->count; i++)
             store->index->files[i]->dir_dirty = false;
     }
@@ -255,10 +243,6 @@ static int sync_all(const struct message_store_sync_job *job)
 {
     struct env *env = job->env;
     int rv = 0;
-    /* Before the syncs: the names that go are durable with the last of those that stay. */
-    for (struct mapped_file_removal *removal = job->removals; removal != NULL; removal = removal->following)
-        mapped_file_removal_run(removal, false);
-    index_service_run_removals(env, job->index_removals);
     /* Each sync waits for the disk: thousands of queues would take a minute where one call for all of them takes a second. */
     if (syncs_file_system(job))
         return env->ops->sync_file_system(env, job->root);
@@ -303,7 +287,7 @@ void message_store_sync_end(struct message_store *store, struct message_store_sy
             LOG_WARN("%s beside %s: %s; a start compares the ends of queues with what was written before", QUEUE_SUM_FILE, store->queues->dir,
                      strerror(-job->sum_result));
     }
-    release_job(store, job);
+    release_job(job);
 }
 
 int message_store_sync(struct message_store *store)

@@ -185,7 +185,7 @@ static struct dledger_options options_of(const struct group_node *node)
     static char ids[GROUP_NODES_MAX][3] = {"n0", "n1", "n2", "n3", "n4"};
     return (struct dledger_options){
         .cluster = "C", .group = "g", .self_id = ids[node->id - 1], .peers = group.alone ? NULL : group.peers != NULL ? group.peers : group.size == GROUP_NODES ? three : five, .dir = ROOT, .segment_size = group.segment_size,
-        .index_file_size = group.index_size, .durability = group.durability, .election_timeout_ms = 300, .heartbeat_ms = 50, .max_wait_ms = 2500,
+        .index_file_size = 1u << 20, .durability = group.durability, .election_timeout_ms = 300, .heartbeat_ms = 50, .max_wait_ms = 2500,
         .scrub_bytes_per_second = group.scrub_bytes_per_second, .scrub_interval_s = 1,
         .fetch_bytes_per_second = group.fetch_bytes_per_second,
         .preferred_leaders = group.preferred_leaders,
@@ -369,7 +369,6 @@ void group_set_up(void)
     group.clock = (struct sim_clock){1700000000000, 1000000};
     group.durability = DURABILITY_B;
     group.segment_size = GROUP_SEGMENT;
-    group.index_size = 1u << 20;
     group.size = GROUP_NODES;
     for (int i = 1; i <= GROUP_NODES_MAX; i++) {
         group.nodes[i].id = (uint64_t)i;

@@ -53,7 +53,6 @@ struct group {
     struct sim_clock clock;
     enum durability_class durability;
     uint64_t segment_size; /* GROUP_SEGMENT, unless the test says otherwise before anybody is up */
-    uint64_t index_size;   /* the same, of a file of the log's index: 1 MiB */
     int size; /* members */
     struct group_node nodes[GROUP_NODES_MAX + 1]; /* by Raft id */
     uint64_t fetch_bytes_per_second;

@@ -99,30 +99,14 @@ static struct {
     struct group_node *node;
     uint64_t names_synced; /* directories of segments */
     uint64_t last_let_go;  /* unlinked segments that nobody has open any more when the loop's mapping goes */
-    uint64_t index_calls, index_waits; /* unlink of a file of the log's index, and sync of its directory; outside the job */
 } seen;
-
-static void index_call(const char *path)
-{
-    if (strstr(path, "/dledger-n") == NULL || strstr(path, "/index") == NULL)
-        return;
-    seen.index_calls++;
-    seen.index_waits += !seen.node->replica.trim_release.job.out;
-}
 
 static int sync_dir_seen(struct env *env, const char *path)
 {
     struct group_node *node = seen.node;
     size_t size = strlen(path);
     seen.names_synced += size > 5 && strcmp(path + size - 5, "/data") == 0;
-    index_call(path);
     return node->sim_ops->sync_dir(env, path);
-}
-
-static int unlink_seen(struct env *env, const char *path)
-{
-    index_call(path);
-    return seen.node->sim_ops->unlink(env, path);
 }
 
 static void unmap_seen(struct env *env, void *address, size_t size)
@@ -135,7 +119,6 @@ static void unmap_seen(struct env *env, void *address, size_t size)
 /* The loop neither syncs the directory once more nor frees a segment's blocks: both have hung. */
 START_TEST(the_loop_does_not_wait_for_a_removal)
 {
-    group.index_size = 1u << 16;
     group_all_up();
     struct group_node *leader = fill(0, FIRST);
     uint32_t open = leader->sim.open_files;
@@ -144,8 +127,6 @@ START_TEST(the_loop_does_not_wait_for_a_removal)
     seen.node = leader;
     leader->ops.sync_dir = sync_dir_seen; /* of this member alone */
     leader->ops.unmap = unmap_seen;
-    leader->ops.unlink = unlink_seen;
-    size_t indexes = leader->replica.ledger.index.count;
     ck_assert_int_eq(replica_trim(&leader->replica, 2 * GROUP_SEGMENT), 0);
     group_steps(6000);
     ck_assert_ptr_eq(group_leader(), leader);
@@ -153,12 +134,7 @@ START_TEST(the_loop_does_not_wait_for_a_removal)
     ck_assert_uint_eq(leader->replica.trimmed_segments, 2);
     leader->ops.sync_dir = leader->sim_ops->sync_dir;
     leader->ops.unmap = leader->sim_ops->unmap;
-    leader->ops.unlink = leader->sim_ops->unlink;
     ck_assert_uint_eq(seen.names_synced, 2); /* by the job */
-    indexes -= leader->replica.ledger.index.count;
-    ck_assert_uint_ge(indexes, 2); /* some go at once */
-    ck_assert_uint_eq(seen.index_calls, 2 * indexes);
-    ck_assert_uint_eq(seen.index_waits, 0);
     ck_assert_uint_eq(seen.last_let_go, 0);
     ck_assert_ptr_null(leader->replica.save.trim_file);
     ck_assert_ptr_null(leader->replica.trim_release.file);
