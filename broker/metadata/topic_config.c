@@ -114,7 +114,7 @@ static void deletion_drop(struct topic_config_table *table, struct topic_deletio
     free(deletion);
 }
 
-static bool is_being_deleted(struct topic_config_table *table, struct slice name)
+bool topic_config_is_going(struct topic_config_table *table, struct slice name)
 {
     struct topic_deletion *deletion = deletion_find(table, name);
     return deletion != NULL && deletion->count > 0;
@@ -128,11 +128,6 @@ static void deletion_ends(struct topic_config_table *table, struct slice name)
         deletion->count--;
     if (deletion != NULL && deletion->count == 0 && deletion->unanswered == 0)
         deletion_drop(table, deletion);
-}
-
-bool topic_config_is_going(struct topic_config_table *table, struct slice name)
-{
-    return table->deletions != NULL && is_being_deleted(table, name);
 }
 
 int topic_config_deletion_begins(struct broker *broker, struct slice name)
@@ -174,7 +169,7 @@ void topic_config_deletion_settled(struct topic_config_table *table, struct slic
         deletion_ends(table, name);
     struct topic_entry *entry = topic_config_find(table, name);
     if (entry != NULL)
-        entry->deleting = is_being_deleted(table, name);
+        entry->deleting = topic_config_is_going(table, name);
 }
 
 /* What waited for its place and was refused when nobody waited for the answer any more never came into the log. Either others stand by now where it would, or
@@ -230,7 +225,7 @@ static struct topic_entry *entry_make(struct topic_config_table *table, struct s
     topic_config_init(&entry->config, slice_of(entry->name, name.size));
     HASH_ADD_KEYPTR(hh, table->entries, entry->name, name.size, entry);
     table->count++;
-    entry->deleting = is_being_deleted(table, name);
+    entry->deleting = topic_config_is_going(table, name);
     return entry;
 }
 

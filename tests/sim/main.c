@@ -1,6 +1,7 @@
 /* ledgermq_sim: the command line of the simulator. */
 #include <errno.h>
 #include <getopt.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -170,6 +171,10 @@ int main(int argc, char **argv)
     };
     bool proving = false, json = false;
     int option;
+
+    /* Members that come and go take and give back the same large pieces all the time (glibc's malloc; mimalloc does by itself). */
+    mallopt(M_MMAP_THRESHOLD, 64 << 20);
+    mallopt(M_TRIM_THRESHOLD, 512 << 20);
 
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
         switch (option) {

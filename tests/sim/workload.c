@@ -366,13 +366,6 @@ static void end_transaction(struct machine *machine)
 
 /* ---- consumers ---- */
 
-static bool is_being_deleted(struct machine *machine, int queue)
-{
-    const struct slice name = slice_of_text(workload_queues[queue].topic);
-    const struct topic_entry *topic = topic_config_find(machine->broker.topics, name);
-    return (topic != NULL && topic->deleting) || topic_config_is_going(machine->broker.topics, name); /* one that is not there, too */
-}
-
 static void commit_offset(struct machine *machine)
 {
     int slot = (int)chance(WORKLOAD_SLOTS);
@@ -389,7 +382,8 @@ static void commit_offset(struct machine *machine)
     call->value = slots[slot].sent = value;
     call->incarnation = checker_incarnation(slot % WORKLOAD_TARGETS);
     if (call->oneway) { /* a member that does not lead passes it on, or drops it */
-        slots[slot].oneway = machine->replica.accepting && !is_being_deleted(machine, slot % WORKLOAD_TARGETS) ? value : 0;
+        struct slice topic = slice_of_text(workload_queues[slot % WORKLOAD_TARGETS].topic);
+        slots[slot].oneway = machine->replica.accepting && !topic_config_is_going(machine->broker.topics, topic) ? value : 0;
         slots[slot].oneway_at = world.now;
         slots[slot].oneway_node = machine->id;
         slots[slot].oneway_refusals = machine->refusals;
