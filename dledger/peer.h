@@ -1,7 +1,8 @@
 /* Connections between the members of a group: one per pair, used in both directions, with a hello before anything else.
  *
- * The member with the lower Raft id dials, and dials again beside a connection on which nothing is confirmed any more. The listening port also takes DLedger's own protocol (remoting frames), handed on to its callback. When a
- * connection to the leader breaks, a connect that is refused tells that its process is gone (a reset alone is innocent).
+ * The member with the lower Raft id dials, and dials again beside a connection on which nothing is confirmed any more. The listening port also takes DLedger's
+ * own protocol (remoting frames), handed on to its callback. When a connection to the leader breaks, a connect that is refused tells that its process is gone (a
+ * reset alone is innocent).
  */
 #ifndef LEDGERMQ_DLEDGER_PEER_H
 #define LEDGERMQ_DLEDGER_PEER_H

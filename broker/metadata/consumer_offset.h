@@ -68,8 +68,8 @@ void consumer_offset_commit(struct broker *broker, struct slice group, struct sl
 
 typedef void (*consumer_offset_done)(struct broker *broker, void *context, int code);
 /* A commit that somebody waits for, on the leader: goes into the log at the end of this turn. 0: `done` will be called, never inside this call.
- * ERROR_EXISTS: just this value is stored, or a reset overrules it: answer now. ERROR_NOT_FOUND: the topic is about to go. ERROR_INVALID: queue id or offset out of range, or a name too long. Else
- * ERROR_NOT_LEADER, ... */
+ * ERROR_EXISTS: just this value is stored, or a reset overrules it: answer now. ERROR_NOT_FOUND: the topic is about to go. ERROR_INVALID: queue id or offset out
+ * of range, or a name too long. Else ERROR_NOT_LEADER, ... */
 int consumer_offset_commit_wait(struct broker *broker, struct slice group, struct slice topic, int32_t queue_id, int64_t offset,
                                 consumer_offset_done done, void *context);
 /* The same for an operator's reset, with ERROR_EXISTS never: old commits of the clients do not undo it while they are told (offset_reset.h). held: somebody of

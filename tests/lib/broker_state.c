@@ -173,12 +173,27 @@ void broker_state_put_topic(struct broker_state *state, uint64_t index, const ch
     broker_state_apply(state, index, &record, false);
 }
 
-void broker_state_delete_topic(struct broker_state *state, uint64_t index, const char *name, bool replay)
+/* Of a record that lives as long as the array. */
+static Ledgermq__MetadataRecord deletion_of(char *names[1])
 {
-    char *names[1] = {(char *)(uintptr_t)name};
     Ledgermq__MetadataRecord record = LEDGERMQ__METADATA_RECORD__INIT;
     record.n_delete_topics = 1;
     record.delete_topics = names;
+    return record;
+}
+
+void broker_state_delete_topic(struct broker_state *state, uint64_t index, const char *name, bool replay)
+{
+    char *names[1] = {(char *)(uintptr_t)name};
+    Ledgermq__MetadataRecord record = deletion_of(names);
     record.time_ms = 1700000000000 + (int64_t)index;
     broker_state_apply(state, index, &record, replay);
+}
+
+int broker_state_submit_deletion(struct broker_state *state, const char *name, metadata_done done, void *context)
+{
+    char *names[1] = {(char *)(uintptr_t)name};
+    Ledgermq__MetadataRecord record = deletion_of(names);
+    ck_assert_int_eq(topic_config_deletion_begins(&state->broker, slice_of_text(name)), 0);
+    return metadata_submit(&state->broker, &record, done, context);
 }

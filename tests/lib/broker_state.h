@@ -48,5 +48,7 @@ void broker_state_apply(struct broker_state *state, uint64_t index, Ledgermq__Me
 /* A record that makes one topic of 4 queues, or deletes one; applied as entry `index`. */
 void broker_state_put_topic(struct broker_state *state, uint64_t index, const char *name, int32_t queues);
 void broker_state_delete_topic(struct broker_state *state, uint64_t index, const char *name, bool replay);
+/* As DELETE_TOPIC_IN_BROKER does: the topic is `deleting`, and the record on its way. metadata_submit()'s result. */
+int broker_state_submit_deletion(struct broker_state *state, const char *name, metadata_done done, void *context);
 
 #endif

@@ -414,17 +414,6 @@ START_TEST(deletions_take_offsets_along)
 }
 END_TEST
 
-/* As DELETE_TOPIC_IN_BROKER does. */
-static int submit_deletion(const char *name)
-{
-    Ledgermq__MetadataRecord record = LEDGERMQ__METADATA_RECORD__INIT;
-    char *names[1] = {(char *)(uintptr_t)name};
-    record.n_delete_topics = 1;
-    record.delete_topics = names;
-    ck_assert_int_eq(topic_config_deletion_begins(broker, slice_of_text(name)), 0);
-    return metadata_submit(broker, &record, NULL, NULL);
-}
-
 /* A consumer of the topic that is made next would begin there, and never see the messages before it. */
 START_TEST(no_offset_of_a_topic_comes_behind_its_end)
 {
@@ -432,7 +421,7 @@ START_TEST(no_offset_of_a_topic_comes_behind_its_end)
     state.next_index = 2;
     commit(0, 5);
     ck_assert_int_eq(commit_wait(1, 6), 0);
-    ck_assert_int_eq(submit_deletion("T"), 0);
+    ck_assert_int_eq(broker_state_submit_deletion(&state, "T", NULL, NULL), 0);
     commit(2, 7);
     ck_assert_int_eq(commit_wait(3, 8), ERROR_NOT_FOUND);
     ck_assert_int_eq(consumer_offset_reset_wait(broker, G, T, 3, 8, false, on_done, &state), ERROR_NOT_FOUND);
@@ -467,7 +456,7 @@ START_TEST(what_cannot_go_in_front_of_a_deletion_is_forgotten)
     ck_assert_int_eq(done_code, ERROR_BUSY);
     topic_config_deletion_settled(broker->topics, T, ERROR_BUSY, 0);
     state.append_code = 0;
-    ck_assert_int_eq(submit_deletion("T"), 0);
+    ck_assert_int_eq(broker_state_submit_deletion(&state, "T", NULL, NULL), 0);
     consumer_offset_flush(broker);
     broker_state_commit(&state);
     ck_assert_int_eq(stored(0), -1);

@@ -989,23 +989,32 @@ START_TEST(test_leader_damaged_where_a_follower_is)
 }
 END_TEST
 
+/* A member that was stopped halfway and lost its vote file: it will be mute. Its log ends with index *last, in front of position *from of the leader's. */
+static struct group_node *lose_a_vote(struct group_node **leader, raft_index *last, uint64_t *from)
+{
+    group_all_up();
+    *leader = group_wait_leader(2000);
+    struct group_node *mute = group_other(*leader, NULL);
+    for (int i = 0; i < MESSAGES / 2; i++)
+        group_must_send(*leader, i);
+    group_steps(1500); /* its checkpoint knows that all of it is committed */
+    group_kill(mute);
+    sim_env_remove(&mute->sim, group_file(mute, "vote"));
+    *last = raft_driver_last(&(*leader)->replica.driver);
+    *from = (*leader)->replica.ledger.end_position;
+    for (int i = MESSAGES / 2; i < MESSAGES; i++)
+        group_must_send(*leader, i);
+    group_steps(1500);
+    return mute;
+}
+
 /* A leader whose log is damaged where a mute member's log ends does not know what stands there: it says nothing of that, least of all that its log has another entry,
  * by which the member would stop for good. Once it is mended it helps. */
 START_TEST(test_leader_damaged_where_a_mute_member_ends)
 {
-    group_all_up();
-    struct group_node *leader = group_wait_leader(2000);
-    struct group_node *mute = group_other(leader, NULL);
-    for (int i = 0; i < MESSAGES / 2; i++)
-        group_must_send(leader, i);
-    group_steps(1500); /* its checkpoint knows that all of it is committed */
-    group_kill(mute);
-    sim_env_remove(&mute->sim, group_file(mute, "vote"));
-    raft_index last = raft_driver_last(&leader->replica.driver);
-    uint64_t from = leader->replica.ledger.end_position;
-    for (int i = MESSAGES / 2; i < MESSAGES; i++)
-        group_must_send(leader, i);
-    group_steps(1500);
+    raft_index last;
+    uint64_t from;
+    struct group_node *leader, *mute = lose_a_vote(&leader, &last, &from);
     sim_env_corrupt(&leader->sim, segment_of(leader), from - 10, 0x40);
     nobody_helps = true;
     elections_of = (int)mute->id;
@@ -1038,19 +1047,9 @@ static bool count_questions(uint64_t from, uint64_t to, const struct peer_messag
 /* ... or just behind where that one ends: there is nothing to send, and the member asks again at times, and not as fast as it is answered. */
 START_TEST(test_leader_damaged_behind_where_a_mute_member_ends)
 {
-    group_all_up();
-    struct group_node *leader = group_wait_leader(2000);
-    struct group_node *mute = group_other(leader, NULL);
-    for (int i = 0; i < MESSAGES / 2; i++)
-        group_must_send(leader, i);
-    group_steps(1500);
-    group_kill(mute);
-    sim_env_remove(&mute->sim, group_file(mute, "vote"));
-    raft_index last = raft_driver_last(&leader->replica.driver);
-    uint64_t from = leader->replica.ledger.end_position;
-    for (int i = MESSAGES / 2; i < MESSAGES; i++)
-        group_must_send(leader, i);
-    group_steps(1500);
+    raft_index last;
+    uint64_t from;
+    struct group_node *leader, *mute = lose_a_vote(&leader, &last, &from);
     sim_env_corrupt(&leader->sim, segment_of(leader), from + 10, 0x40);
     replica_look_at_entry(&leader->replica, last + 1);
     ck_assert_ptr_nonnull(ledger_hole_of(&leader->replica.ledger, last));

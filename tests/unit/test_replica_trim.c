@@ -547,6 +547,16 @@ START_TEST(damage_that_others_have_deleted)
 }
 END_TEST
 
+/* It starts once more, with the log that it fetched, and all members hold so many messages. */
+static void expect_fetched_anew(struct group_node *node, uint64_t begin, int messages)
+{
+    for (int i = 0; i < 20000 && node->restarts == 0; i++)
+        group_step();
+    ck_assert_int_eq(node->restarts, 1);
+    expect_mended(begin);
+    expect_queues(messages);
+}
+
 static void expect_waits(const struct group_node *node, int steps)
 {
     for (int i = 0; i < steps; i++) {
@@ -581,11 +591,7 @@ START_TEST(damage_that_others_have_deleted_beside_an_empty_one)
     group_up(node);
     expect_waits(node, 6000);
     group_up(third);
-    for (int i = 0; i < 20000 && node->restarts == 0; i++)
-        group_step();
-    ck_assert_int_eq(node->restarts, 1);
-    expect_mended(begin);
-    expect_queues(FIRST + 4000);
+    expect_fetched_anew(node, begin, FIRST + 4000);
 }
 END_TEST
 
@@ -621,11 +627,7 @@ START_TEST(damage_that_others_have_deleted_and_acknowledged_messages)
     sim_env_put_back(&leader->sim, copy);
     sim_env_copy_free(copy);
     group_up(leader);
-    for (int i = 0; i < 20000 && node->restarts == 0; i++)
-        group_step();
-    ck_assert_int_eq(node->restarts, 1);
-    expect_mended(begin);
-    expect_queues(FIRST + 4008);
+    expect_fetched_anew(node, begin, FIRST + 4008);
 }
 END_TEST
 

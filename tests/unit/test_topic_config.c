@@ -164,17 +164,12 @@ static void on_deleted(struct broker *given, void *context, int code)
     topic_config_deletion_settled(given->topics, slice_of_text(context), code, next_index);
 }
 
-/* As DELETE_TOPIC_IN_BROKER does. */
 static void submit_deletion(const char *name)
 {
-    Ledgermq__MetadataRecord record = LEDGERMQ__METADATA_RECORD__INIT;
-    char *names[1] = {(char *)(uintptr_t)name};
-    record.n_delete_topics = 1;
-    record.delete_topics = names;
-    ck_assert_int_eq(topic_config_deletion_begins(broker, slice_of_text(name)), 0);
-    int rv = metadata_submit(broker, &record, on_deleted, names[0]);
+    void *context = (void *)(uintptr_t)name;
+    int rv = broker_state_submit_deletion(&state, name, on_deleted, context);
     if (rv != 0)
-        on_deleted(broker, names[0], rv);
+        on_deleted(broker, context, rv);
 }
 
 START_TEST(a_topic_that_is_being_deleted_is_made_anew_behind_its_end)
